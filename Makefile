@@ -32,7 +32,7 @@ lint: .venv/.installed-dev
 	.venv/bin/ruff format --check .
 
 types: .venv/.installed-dev
-	.venv/bin/mypy --strict src maintenance
+	.venv/bin/mypy --strict src maintenance tests
 
 imports: .venv/.installed-dev
 	.venv/bin/lint-imports --no-cache

@@ -17,7 +17,7 @@ CASES = [json.loads(line) for line in (Path(__file__).parent / "gremlin/style.js
 
 @pytest.mark.parametrize("partitions", [1, 4])
 async def test_style(partitions: int) -> None:
-    settings = {"partition_throughput_ru": 200} if partitions > 1 else {}
+    settings: dict[str, Any] = {"partition_throughput_ru": 200} if partitions > 1 else {}
     house = await GremlinHouse.open(**settings)
     container = await house.graph()
     assert len(container.partitions) == partitions

@@ -89,10 +89,10 @@ def test_every_type_comes_back_byte_for_byte(house: Database[Any], shard_key: st
     for start in range(0, len(documents), 500):
         collection.insert_many(documents[start : start + 500])
     assert sorted(found.raw for found in collection.find({})) == sorted(kept.values())
-    for document in dice.sample(documents, 50):
-        one = decode(document.raw)
+    for chosen in dice.sample(documents, 50):
+        one = decode(bytes(chosen.raw))
         found = list(collection.find({"_id": one["_id"], "pk": one["pk"]}))
-        assert document.raw in [each.raw for each in found]
+        assert chosen.raw in [each.raw for each in found]
     collection.drop()
 
 

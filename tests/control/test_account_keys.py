@@ -69,8 +69,8 @@ class Doors:
     def mongo(self) -> MongoClient[dict[str, Any]]:
         if self._mongo is None:
             # A driver that was refused looks at the server again before it does anything else.
-            who = {"username": "localhost", "password": self._key}
-            self._mongo = MongoClient(self._doors["mongo"], **who, heartbeatFrequencyMS=500)
+            address = self._doors["mongo"]
+            self._mongo = MongoClient(address, username="localhost", password=self._key, heartbeatFrequencyMS=500)
         return self._mongo
 
     def read_mongo(self) -> object:

@@ -68,7 +68,9 @@ def test_the_next_requests_to_a_range_find_it_gone(operator: Operator, container
     for number in range(30):
         container.create_item({"id": "i", "pk": str(number)})
     rule = add(operations=["query"], range=1, count=2, status=410, subStatus=1002)
-    rows = list(container.query_items("SELECT VALUE c.pk FROM c ORDER BY c.pk", enable_cross_partition_query=True))
+    rows: list[Any] = list(
+        container.query_items("SELECT VALUE c.pk FROM c ORDER BY c.pk", enable_cross_partition_query=True)
+    )
     assert rows == sorted(str(number) for number in range(30))
     assert hits(operator, rule)[1] == 2
     assert operator.ask("GET", f"faults/{rule}")["spent"] is True

@@ -54,7 +54,12 @@ class Device(Worker):
         self._more = {"region": region} if region is not None else {}
 
     def work(self, count: int) -> None:
-        item = {"id": f"w{self._number}-{count}", "deviceId": f"d{count % 10}", "value": count, **self._more}
+        item: dict[str, Any] = {
+            "id": f"w{self._number}-{count}",
+            "deviceId": f"d{count % 10}",
+            "value": count,
+            **self._more,
+        }
         self._container.create_item(item)
         self.items[item["id"]] = item
         changed = {**item, "value": -count}
@@ -76,7 +81,7 @@ class Shop(Worker):
         self._begin_session = client.start_session
 
     def work(self, count: int) -> None:
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"_id": f"{self._number}-{count}-{each}", "deviceId": f"d{each}", "n": Int64(count)} for each in range(4)
         ]
         self._orders.insert_many(rows)
@@ -133,7 +138,7 @@ def test_a_fixed_container_becomes_a_partitioned_one(start_operator: Start) -> N
     with CosmosClient(operator.server.url, KEY) as client:
         container = client.get_database_client("telemetry").get_container_client("readings")
         for number in range(PRELOADED):
-            item = {"id": f"old-{number}", "deviceId": f"d{number % 40}", "value": number}
+            item: dict[str, Any] = {"id": f"old-{number}", "deviceId": f"d{number % 40}", "value": number}
             container.create_item(item)
             model[item["id"]] = item
         devices = [Device(operator.server.url, "telemetry", number) for number in range(WRITERS)]

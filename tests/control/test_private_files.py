@@ -188,13 +188,14 @@ def _openings(tree: ast.AST) -> Iterator[str]:
             if re.search("O_WRONLY|O_RDWR|O_CREAT", flags):
                 yield "os.open"
         elif name == "open":
-            given = [each.value for each in (*node.args, *(word.value for word in node.keywords)) if _is_text(each)]
+            given = [text for each in (*node.args, *(word.value for word in node.keywords)) if (text := _text(each))]
             if any(re.fullmatch(r"[rbt]*[wxa+][bt+]*", text) for text in given):
                 yield "open"
 
 
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def _text(node: ast.expr) -> str:
+    """Of a string constant; of anything else, the empty text."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def test_files_are_made_in_one_way() -> None:

@@ -112,6 +112,7 @@ class Driver:
                         list(table.list_entities())
 
     def mongo(self) -> None:
+        client: MongoClient[Any]
         place = f"localhost:{self.port('mongo')}/?directConnection=true"
         wrong = f"mongodb://localhost:{quote_plus(WRONG)}@{place}"
         with MongoClient(wrong) as client, pytest.raises(OperationFailure):

@@ -119,9 +119,10 @@ def test_files_without_a_server(start_operator: Start, console: Console, tmp_pat
     console.directory = str(operator.directory)
     container = container_of(operator, "db")
     container.create_item({"id": "1", "pk": 1})
-    mongo: MongoClient[dict[str, Any]]
+    mongo: MongoClient[Any]
     with MongoClient(operator.server.doors["mongo"], username="localhost", password=KEY) as mongo:
-        mongo["m"]["docs"].insert_one({"_id": 1, "exact": 2.0})
+        documents: Any = mongo["m"]["docs"]
+        documents.insert_one({"_id": 1, "exact": 2.0})
     operator.server.stop()
     file = tmp_path / "all.snapshot"
     assert console.json("snapshot", "/", str(file))["items"] == 2
@@ -134,7 +135,7 @@ def test_files_without_a_server(start_operator: Start, console: Console, tmp_pat
     again = start_operator()
     assert container_read(again) == {"1"}
     with MongoClient(again.server.doors["mongo"], username="localhost", password=KEY) as mongo:
-        found = mongo["m"]["docs"].find_one({"_id": 1})
+        found: Any = mongo["m"]["docs"].find_one({"_id": 1})
     assert found == {"_id": 1, "exact": 2.0}
     assert type(found["exact"]) is float
 

@@ -14,9 +14,10 @@ from typing import Any
 from armillary.model import layout
 from armillary.partition.partition import Partition
 from armillary.partition.writing.writer import Writer
+from armillary.storage.disk_errors import Answer
 from armillary.storage.engine import Txn
 from armillary.storage.overlay import Layer
-from armillary.storage.rocks import Answer, RocksEngine
+from armillary.storage.rocks import RocksEngine
 from armillary.tools.cli import main
 
 EARLY_S = 0.03

@@ -36,7 +36,7 @@ class Load:
                     key = {"x-ms-documentdb-partitionkey": f'["w{number}"]', "x-ms-documentdb-is-upsert": "true"}
                     answer = await client.request("POST", f"{CONTAINER}/docs", item, key, is_feed=True)
                     assert answer.status in (200, 201), answer.body
-                    self.acknowledged[item["id"]] = count
+                    self.acknowledged[str(item["id"])] = count
         except ConnectionLost:
             pass
 

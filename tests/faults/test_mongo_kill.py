@@ -126,8 +126,8 @@ def test_transactions_are_whole(tmp_path: Path, seed: int, amount: Amount) -> No
     for _ in range(amount(ROUNDS)):
         number = {**client.next_number(), "autocommit": False}
         giver, taker = dice.sample(range(ACCOUNTS), 2)
-        for who, amount, starts in ((giver, -1, {"startTransaction": True}), (taker, 1, {})):
-            update = {"q": {"_id": who}, "u": {"$inc": {"money": amount, "moves": 1}}}
+        for who, change, starts in ((giver, -1, {"startTransaction": True}), (taker, 1, {})):
+            update = {"q": {"_id": who}, "u": {"$inc": {"money": change, "moves": 1}}}
             assert client.ask({"update": "c", "updates": [update], **number, **starts})["nModified"] == 1
         commit = {"commitTransaction": 1, **number, "$db": "admin"}
         client.killed_after_sending(commit, dice)

@@ -20,6 +20,7 @@ from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.account.reshaping.split_and_merge import CAUGHT_UP, COPIED, COPYING, HELD, Reshape
 from armillary.clock import SystemClock
+from armillary.model.key_values import Key
 from armillary.storage.rocks import RocksEngine
 from armillary.storage.rocks_database import Database
 
@@ -38,7 +39,7 @@ class House:
 
     async def verify(self) -> None:
         for number in range(COUNT):
-            await items.read(self.container, str(number), ItemOptions(key=(number % 20,)))
+            await items.read(self.container, str(number), ItemOptions(key=Key((number % 20,))))
         assert [problem async for problem in check_account(self.engine, self.clock)] == []
 
 
@@ -72,7 +73,7 @@ async def test_a_full_disk_is_waited_out(house: House, point: str) -> None:
         await asyncio.sleep(0.001)
     assert "full" in reshape.waits_for
     assert [each.id for each in house.container.map.ranges] == [0]
-    assert await items.read(house.container, "5", ItemOptions(key=(5,)))
+    assert await items.read(house.container, "5", ItemOptions(key=Key((5,))))
     house.engine._reserve_bytes = reserve_bytes
     await house.write(5)  # nobody is held
     await house.account.reshaper.finished(reshape)

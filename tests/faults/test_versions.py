@@ -26,8 +26,9 @@ from armillary.account.changes.change_feed import ChangePage, change_row, read_c
 from armillary.account.check import check_account
 from armillary.account.registry import AccountSettings
 from armillary.account.visits.page_walk import FeedOptions
+from armillary.model.key_values import Key
 
-POLICIES = {"changeFeedPolicy": {"retentionDuration": 10}, "defaultTtl": -1}
+POLICIES: dict[str, Any] = {"changeFeedPolicy": {"retentionDuration": 10}, "defaultTtl": -1}
 KEYS, ITEMS, WRITERS = 12, 4, 4
 SEEDS = 5
 EXPIRED_S = 5.0  # until what had a time to live is gone, and swept
@@ -41,7 +42,7 @@ async def write(world: World, name: str, stopping: asyncio.Event) -> None:
         await world.pause()
         count += 1
         key, item = f"k{dice.randrange(KEYS)}", f"i{dice.randrange(ITEMS)}"
-        document = {"id": item, "key": key, "n": f"{name}.{count}"}
+        document: dict[str, Any] = {"id": item, "key": key, "n": f"{name}.{count}"}
         if dice.random() < 0.3:
             document["ttl"] = 1
         asked: Awaitable[Any]
@@ -81,7 +82,7 @@ class Reader:
         account = self._world.account
         container = account.owner_container(*self._world.place.names)
         options = FeedOptions(
-            key=(self._key,) if self._key is not None else None,
+            key=Key((self._key,)) if self._key is not None else None,
             continuation=self._position,
             page_items=self._dice.choice((2, 10, 100)),
         )
@@ -160,7 +161,7 @@ class Client:
         dice = self._dice
         key, item = f"k{dice.randrange(KEYS)}", f"i{dice.randrange(ITEMS)}"
         self._count += 1
-        document = {"id": item, "key": key, "n": self._count}
+        document: dict[str, Any] = {"id": item, "key": key, "n": self._count}
         match dice.randrange(5):
             case 0:
                 with contextlib.suppress(CosmosResourceNotFoundError):

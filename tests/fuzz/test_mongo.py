@@ -140,7 +140,7 @@ def check_answer(answer: bytes | None) -> None:
     if not answer:
         return
     assert struct.unpack_from("<i", answer)[0] == len(answer)
-    document = document_in(answer) if struct.unpack_from("<i", answer, 12)[0] != 2012 else {"ok": 1.0}
+    document: dict[str, Any] = document_in(answer) if struct.unpack_from("<i", answer, 12)[0] != 2012 else {"ok": 1.0}
     assert document["ok"] in (0.0, 1.0)
     if document["ok"] == 0.0:
         assert document["code"] != 1, document

@@ -350,10 +350,13 @@ class _Author:
             return dice.choice(
                 (_range(dice.choice((10, 100, self._size))), {"$ifNull": ["$a", []]}, {"$ifNull": ["$b", []]})
             )
-        array, other = (
-            (lambda: self._listed(self.array(depth - 1, bound))),
-            (lambda: self._listed(self.array(0, bound))),
-        )
+
+        def array() -> Any:
+            return self._listed(self.array(depth - 1, bound))
+
+        def other() -> Any:
+            return self._listed(self.array(0, bound))
+
         self._variables += 1
         name = f"v{self._variables}"
         makers: list[Callable[[], Any]] = [

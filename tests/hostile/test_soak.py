@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,7 @@ def test_queries(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]) 
             if item["id"] != "i0":
                 assert client.ask("POST", ITEMS, {"pk": "p", **item}, KEY_HEADER)[0] == 201
         for query in [*sql_requests.named(SIZE), *sql_requests.generated(seed, GENERATED)]:
-            yield query.name, lambda query=query: client.query(query)
+            yield query.name, partial(client.query, query)
 
     with _serving(tmp_path) as (server, client, holds):
         verdicts = _verdicts(server, holds, requests(client), capsys)
@@ -114,7 +115,7 @@ def test_filters(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]) 
                 people.create_entity(entity)
             named = table_requests.named(FILTER_CHARACTERS)
             for asked in [*named, *table_requests.generated(seed, TABLE_FILTERS, FILTER_CHARACTERS)]:
-                yield asked.name, lambda asked=asked: _filtered(people, asked)
+                yield asked.name, partial(_filtered, people, asked)
 
     with _serving(tmp_path, "--table-port", "0") as (server, _client, holds):
         verdicts = _verdicts(server, holds, requests(server), capsys)

@@ -5,7 +5,8 @@ each."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -63,7 +64,7 @@ def _evaluated(client: Client, script: gremlin_requests.Script) -> int:
 def _judged(
     server: ServerProcess,
     holds: Holds,
-    requests: list[tuple[str, Callable[[], int]]],
+    requests: Sequence[tuple[str, Callable[[], int]]],
     capsys: pytest.CaptureFixture[str],
 ) -> list[Verdict]:
     mongo_port = urlsplit(server.doors["mongo"]).port
@@ -96,7 +97,7 @@ def test_commands(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str])
         for name, documents in mongo_requests.collections(SIZE).items():
             client["t"][name].insert_many(documents)
         commands = [*mongo_requests.named(SIZE), *mongo_requests.generated(seed, GENERATED, SIZE)]
-        requests = [(each.name, lambda each=each: _sent(client["t"], each)) for each in commands]
+        requests = [(each.name, partial(_sent, client["t"], each)) for each in commands]
         verdicts = _judged(server, holds, requests, capsys)
         client.close()
     finally:
@@ -118,7 +119,7 @@ def test_scripts(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]) 
         for text in gremlin_requests.graph(VERTICES):
             client.submit(text).all().result()
         scripts = [*gremlin_requests.named(2_000), *gremlin_requests.generated(seed, GENERATED)]
-        requests = [(each.name, lambda each=each: _evaluated(client, each)) for each in scripts]
+        requests = [(each.name, partial(_evaluated, client, each)) for each in scripts]
         verdicts = _judged(server, holds, requests, capsys)
         client.close()
     finally:

@@ -45,6 +45,6 @@ def _beat_in_every_loop(path: Path) -> None:
 
 if __name__ == "__main__":
     _beat_in_every_loop(Path(sys.argv.pop(1)))
-    from armillary.__main__ import main
+    from armillary.tools.cli import main
 
     sys.exit(main())

@@ -51,6 +51,12 @@ def graph(server: ServerProcess, name: str) -> Iterator[ContainerProxy]:
         yield database.create_container(name, PartitionKey("/pk"), offer_throughput=400)
 
 
+def is_scaling(graph: ContainerProxy) -> bool:
+    offer = graph.get_throughput().properties
+    assert offer is not None
+    return bool(offer["content"].get("isOfferReplacePending", False))
+
+
 def options(server: ServerProcess, graph: str) -> dict[str, Any]:
     return {
         "username": f"/dbs/graphs/colls/{graph}",
@@ -154,7 +160,8 @@ def test_sql_sees_what_gremlin_writes(graph: ContainerProxy, run: Run) -> None:
     }
     assert edge["km"] == 7
     text = "SELECT VALUE c.id FROM c JOIN n IN c.name WHERE n._value = 'A'"
-    assert list(graph.query_items(text, enable_cross_partition_query=True)) == ["a"]
+    found: list[Any] = list(graph.query_items(text, enable_cross_partition_query=True))
+    assert found == ["a"]
 
 
 def test_gremlin_sees_what_sql_writes(graph: ContainerProxy, run: Run) -> None:
@@ -194,7 +201,8 @@ def test_both_doors_work_on_one_graph(graph: ContainerProxy, run: Run) -> None:
     assert run("g.V('19').repeat(__.in('next')).emit().count()") == [19]
     assert run("g.E().groupCount().by('way')") == [{"sql": 7, "gremlin": 12}]
     text = "SELECT VALUE COUNT(1) FROM c WHERE IS_DEFINED(c._isEdge)"
-    assert list(graph.query_items(text, enable_cross_partition_query=True)) == [19]
+    found: list[Any] = list(graph.query_items(text, enable_cross_partition_query=True))
+    assert found == [19]
     # Each changes and drops what is the other's.
     item = graph.read_item("4", "k4")
     item["number"] = [{"id": "p4", "_value": 400}]
@@ -207,7 +215,7 @@ def test_both_doors_work_on_one_graph(graph: ContainerProxy, run: Run) -> None:
     run("g.V('15').drop()")
     assert run("g.V('0').repeat(out('next')).until(__.not(out('next'))).id()") == ["7"]
     assert run("g.V('16').in().count()") == [0]
-    left = list(graph.query_items("SELECT VALUE c.id FROM c", enable_cross_partition_query=True))
+    left: list[Any] = list(graph.query_items("SELECT VALUE c.id FROM c", enable_cross_partition_query=True))
     gone = {"e7", "e9", "15", "e14", "e15"}
     assert len(left) == len(set(left))
     assert set(left) == ({str(n) for n in range(20)} | {f"e{n}" for n in range(19)}) - gone
@@ -265,7 +273,7 @@ def test_nothing_is_lost_while_partitions_split(server: ServerProcess, graph: Co
     try:
         for throughput in (11_000, 25_000, 45_000):
             graph.replace_throughput(throughput)
-            while graph.get_throughput().properties["content"].get("isOfferReplacePending", False):
+            while is_scaling(graph):
                 pass
     finally:
         is_over.set()

@@ -120,7 +120,7 @@ async def test_refusals(house: Any) -> None:
 
 
 async def test_types_come_back_as_they_went(house: Any) -> None:
-    document = {
+    document: dict[str, Any] = {
         "_id": ObjectId(),
         "long": Int64(5),
         "int": 5,
@@ -211,8 +211,9 @@ async def test_ways_to_connect(server: ServerProcess, flavour: str, options: str
 
 async def test_transactions_streams_and_tails(server: ServerProcess, name: str) -> None:
     """What needs a session or a cursor that waits, with pymongo's asynchronous client."""
+    client: pymongo.AsyncMongoClient[Any]
     async with pymongo.AsyncMongoClient(address_of(server)) as client:
-        database = client[name]
+        database: Any = client[name]
         people, log = database["people"], await database.create_collection("log", capped=True, size=4096, max=3)
         await people.insert_one({"_id": 0})
         async with await people.watch() as stream, client.start_session() as session:

@@ -263,7 +263,7 @@ async def test_rankings_need_a_limit_everywhere(pair: tuple[Any, Any]) -> None:
 async def test_the_refusal_carries_the_plan(pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """For older clients, which do not ask for it."""
     seen: list[CosmosHttpResponseError] = []
-    made = CosmosHttpResponseError.__init__
+    made: Any = CosmosHttpResponseError.__init__
 
     def watch(self: CosmosHttpResponseError, *arguments: Any, **options: Any) -> None:
         made(self, *arguments, **options)

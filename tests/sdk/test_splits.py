@@ -153,7 +153,7 @@ async def test_writers_at_work_while_storage_splits(connect: Any, start_server: 
     container = await database.create_container("c", PartitionKey("/pk"))
     expected = {}
     for number in range(300):
-        item = {"id": str(dice.randrange(150)), "n": number, "text": "t" * 4000}
+        item: dict[str, Any] = {"id": str(dice.randrange(150)), "n": number, "text": "t" * 4000}
         item["pk"] = f"key {int(item['id']) % 50}"
         await container.upsert_item(item)
         expected[item["id"]] = number

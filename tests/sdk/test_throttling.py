@@ -78,7 +78,7 @@ async def test_a_hot_key_gets_its_share_and_the_others_see_nothing_of_it(
     async with CosmosClient(operator.server.url, operator.server.key) as client:
         database = await client.create_database(name)
         container = await database.create_container("c", PartitionKey("/pk"), offer_throughput=400)
-        ranges = {}
+        ranges: dict[str, str] = {}
         for number in range(20):
             document = {"id": "1", "pk": f"k{number}"}
             made = await container.create_item(document)

@@ -11,6 +11,7 @@ import ssl
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
@@ -149,6 +150,7 @@ def test_released_clients_work_over_it(secured: ServerProcess, operator: Operato
     with TableServiceClient(table_url, credential=credential, connection_verify=root) as tables:
         assert tables.create_table("secured").table_name == "secured"
     address = f"mongodb://localhost:{quote_plus(OWN_KEY)}@localhost:{port_of(secured, 'mongo')}/?tls=true"
+    mongo: MongoClient[Any]
     with MongoClient(address, tlsCAFile=root) as mongo:
         assert mongo["tls"]["items"].count_documents({}) == 1
     gremlin = GremlinClient(
@@ -178,6 +180,7 @@ def test_a_public_host_requires_tls_of_all_but_health_and_readiness(secured: Ser
     assert status == 403
     assert b"wss" in body
     address = f"mongodb://localhost:{quote_plus(OWN_KEY)}@localhost:{port_of(secured, 'mongo')}/?directConnection=true"
+    mongo: MongoClient[Any]
     with MongoClient(address, serverSelectionTimeoutMS=300) as mongo, pytest.raises(ServerSelectionTimeoutError):
         mongo.admin.command("ping")
 
@@ -218,6 +221,7 @@ def test_connection_strings_are_what_clients_read(secured: ServerProcess, operat
         list(sql.list_databases())
     with TableServiceClient.from_connection_string(found["table"], connection_verify=root) as tables:
         list(tables.list_tables())
+    mongo: MongoClient[Any]
     with MongoClient(found["mongo"], tlsCAFile=root) as mongo:
         assert mongo.admin.command("ping")["ok"] == 1
     assert found["gremlin"].startswith(f"AccountEndpoint=wss://127.0.0.1:{port_of(secured, 'gremlin')}/;AccountKey=")
@@ -323,6 +327,7 @@ def test_what_is_advertised_is_what_clients_are_told(tmp_path: Path) -> None:
         # MongoDB's hello.
         mongo_port = port_of(server, "mongo")
         address = f"mongodb://localhost:{quote_plus(KEY)}@localhost:{mongo_port}/?directConnection=true"
+        mongo: MongoClient[Any]
         with MongoClient(address) as mongo:
             assert mongo.admin.command("hello")["me"] == f"db.example:{mongo_port}"
     finally:

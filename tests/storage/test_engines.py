@@ -351,7 +351,7 @@ async def test_a_function_that_works_for_long_gives_way_to_readers_and_to_no_oth
     while not writing.done():
         seen.append(await store.read(lambda view: view.get(b"a")))
         await asyncio.sleep(0)
-    assert await writing == [b"half", b"done"]
+    assert [*await writing] == [b"half", b"done"]
     assert seen.count(b"before") > 10
     assert set(seen) <= {b"before", b"done"}
 

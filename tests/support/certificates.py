@@ -16,10 +16,10 @@ class Signed:
     """A certificate with its key, and the chain above it without the root."""
 
     def __init__(self, name: str, issuer: Signed | None = None, hosts: tuple[str, ...] = (), days: int = 30) -> None:
+        self.issuer: Signed | None = issuer
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.chain: list[Signed] = [] if issuer is None or issuer.issuer is None else [issuer, *issuer.chain]
-        self.issuer = issuer
         now = datetime.now(UTC)
         signer = issuer or self
         builder = (

@@ -16,6 +16,7 @@ from armillary.account.items.items import ItemOptions
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import VirtualClock
 from armillary.model import documents, layout
+from armillary.model.key_values import Key
 from armillary.model.resources import ResourceType
 from armillary.storage.engine import Engine, View
 from armillary.storage.memory import MemoryEngine
@@ -41,7 +42,7 @@ class KeptHouse:
             await items.upsert(container, dict(document), options, self.clock)
 
     async def delete(self, container: Container, item_id: str, key: str) -> None:
-        await items.delete(container, item_id, ItemOptions(key=(key,)))
+        await items.delete(container, item_id, ItemOptions(key=Key((key,))))
 
     def container(self, name: str = "c") -> Container:
         return self.account.container("db", name)

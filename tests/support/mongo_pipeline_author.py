@@ -159,7 +159,7 @@ class PipelineAuthor:
     def pipeline(self, depth: int = 0) -> list[Any]:
         return [self._stage(depth) for _ in range(self._random.randrange(1, 5 if depth == 0 else 3))]
 
-    def _filter(self, names: tuple[str, ...] = ()) -> dict[str, Any]:
+    def _filter(self, names: tuple[str, ...] = ()) -> Any:
         return self._one(
             lambda: {"n": {self._choose(["$gt", "$lte", "$ne"]): self._choose(NUMBERS)}},
             lambda: {"v": self._choose(NUMBERS)},
@@ -171,7 +171,7 @@ class PipelineAuthor:
     def _path(self) -> str:
         return self._choose(["n", "m", "s", "k", "o.p", "_id", "v", "w.x"])
 
-    def _stage(self, depth: int) -> dict[str, Any]:
+    def _stage(self, depth: int) -> Any:
         return self._one(
             lambda: {"$match": self._filter()},
             lambda: {"$match": self._filter()},
@@ -229,7 +229,7 @@ class PipelineAuthor:
             "$setWindowFields": {"partitionBy": self._choose(["$s", "$m"]), "sortBy": {"_id": 1}, "output": outputs}
         }
 
-    def _joining(self, depth: int) -> dict[str, Any]:
+    def _joining(self, depth: int) -> Any:
         inner = depth + 1
         return self._one(
             lambda: {"$lookup": {"from": "o", **self._fields(), "as": "j"}},

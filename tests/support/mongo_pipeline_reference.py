@@ -405,6 +405,10 @@ def put(target: Any, parts: list[str], value: Any) -> Any:
     return made
 
 
+def _by_id(one: Any, other: Any) -> int:
+    return order(one["_id"], other["_id"])
+
+
 def _flat(spec: dict[str, Any]) -> list[tuple[str, Any]]:
     """Objects of fields to add are paths; only those of operators are values."""
     found = []
@@ -489,6 +493,7 @@ class Oracle:
         made = []
         for document in documents:
             value = document.get(name, NOTHING)
+            rows: list[tuple[dict[str, Any], Int64 | None]]
             if isinstance(value, list) and value:
                 rows = [({**document, name: each}, Int64(place)) for place, each in enumerate(value)]
             elif isinstance(value, list):
@@ -536,7 +541,7 @@ class Oracle:
             within = [lower for lower in bounds[:-1] if compared(lower, value) <= 0 and compared(value, bounds[-1]) < 0]
             rows.append({"_id": within[-1] if within else spec["default"]})
         found = self._group({"_id": "$_id", "count": {"$sum": 1}}, rows, variables)
-        return sorted(found, key=functools.cmp_to_key(lambda one, other: order(one["_id"], other["_id"])))
+        return sorted(found, key=functools.cmp_to_key(_by_id))
 
     def _lookup(self, spec: Any, documents: list[Any], variables: Scope) -> list[Any]:
         made = []
@@ -561,7 +566,7 @@ class Oracle:
         documents = self._sort(spec["sortBy"], documents, variables)
         parts = self._group({"_id": spec["partitionBy"], "all": {"$push": "$$ROOT"}}, documents, variables)
         made = []
-        for part in sorted(parts, key=functools.cmp_to_key(lambda one, other: order(one["_id"], other["_id"]))):
+        for part in sorted(parts, key=functools.cmp_to_key(_by_id)):
             members = part["all"]
             for place, document in enumerate(members):
                 row = document

@@ -80,7 +80,7 @@ def _fraction(value: Any) -> Fraction:
 
 
 def _sign(left: Any, right: Any) -> int:
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 def order(left: Any, right: Any) -> int:
@@ -173,9 +173,9 @@ def matches(given: dict[str, Any], document: Any) -> bool:
                 operand, lambda test, unwinds=True, at=name: holds(document, at, test, unwinds=unwinds)
             )
         elif isinstance(operand, Regex):
-            result = holds(document, name, lambda value, pattern=operand: _fits(pattern, value))
+            result = holds(document, name, functools.partial(_fits, operand))
         else:
-            result = holds(document, name, lambda value, wanted=operand: _equal(value, wanted))
+            result = holds(document, name, functools.partial(_equal, wanted=operand))
         if not result:
             return False
     return True
@@ -521,7 +521,7 @@ def _is_pulled(operand: Any, element: Any) -> bool:
 
 
 def _pushed(array: list[Any], operand: Any) -> list[Any]:
-    clauses = operand if isinstance(operand, dict) and "$each" in operand else {"$each": [operand]}
+    clauses: dict[str, Any] = operand if isinstance(operand, dict) and "$each" in operand else {"$each": [operand]}
     added = clauses["$each"]
     place = clauses.get("$position", len(array))
     place = max(0, len(array) + place) if place < 0 else place

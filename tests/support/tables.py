@@ -31,6 +31,7 @@ from armillary.doors.table.call import TableSettings
 from armillary.doors.table.door import TableDoor
 from armillary.doors.table.entities.entities import Form, entity_json, item_of, read_entity
 from armillary.languages.odata.compile import compile_filter
+from armillary.model.key_values import Key
 from armillary.model.resources import ResourceType
 from armillary.net.http import Request, Response
 from armillary.storage.memory import MemoryEngine
@@ -56,7 +57,7 @@ async def put(account: Account, table: Container, *entities: dict[str, Any]) -> 
         sent = read_entity(entity)
         assert sent.partition_key is not None and sent.row_key is not None
         item = item_of(sent.partition_key, sent.row_key, sent.members)
-        await items.upsert(table, item, ItemOptions(key=(sent.partition_key,)), account.clock)
+        await items.upsert(table, item, ItemOptions(key=Key((sent.partition_key,))), account.clock)
 
 
 async def filtered(account: Account, table: Container, text: str, page_items: int = 1000) -> list[dict[str, Any]]:

@@ -181,8 +181,8 @@ class _Check:
                 if reader in _reachable(known, writer):
                     self._accuse("G-single", self._names([reader, writer]))
                     return
-        for kind, parts in (("G2", (ww, wr, rw)), ("real time", (ww, wr, rw, real))):
-            cycle = _component(_joined(*parts))
+        for kind, edges in (("G2", _joined(ww, wr, rw)), ("real time", _joined(ww, wr, rw, real))):
+            cycle = _component(edges)
             if cycle:
                 self._accuse(kind, self._names(cycle))
                 return

@@ -202,7 +202,7 @@ def _answered(state: Value | None, call: Call) -> tuple[Value | None, ...]:
     if verb is Verb.READ:
         return (state,) if state == call.value else ()
     if verb is Verb.INCREMENT:
-        return (call.value,) if is_there and call.value == state + 1 else ()
+        return (call.value,) if state is not None and call.value == state + 1 else ()
     if verb is Verb.CREATE:
         return () if is_there else (call.value,)
     if verb is Verb.UPSERT:

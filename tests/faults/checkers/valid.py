@@ -28,7 +28,7 @@ def valid_items(seed: int) -> list[Call]:
     for number, (client, begun, ended, _) in enumerate(_moments(dice)):
         item = dice.choice(("a", "b", "counter"))
         verb = dice.choice(list(Verb)[:-1] if item != "counter" else [Verb.INCREMENT, Verb.READ])
-        present = state.setdefault(item, 0) if item == "counter" else state.get(item)
+        present: Any = state.setdefault(item, 0) if item == "counter" else state.get(item)
         expected = None
         if verb in (Verb.REPLACE, Verb.DELETE) and dice.random() < 0.6:
             expected = present if present is not None and dice.random() < 0.6 else f"v{dice.randrange(number + 1)}"

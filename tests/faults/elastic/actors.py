@@ -56,9 +56,10 @@ async def prepare(port: Port, history: History, seed: int, ballast_bytes: int, k
     dice = random.Random(f"prepare/{seed}")
     for number in range(STATICS):
         name = f"s{number}"
-        body = {"id": name, "key": keys.choose(dice), "kind": "static", "rank": dice.randint(1, RANKS), "token": name}
+        key = keys.choose(dice)
+        body = {"id": name, "key": key, "kind": "static", "rank": dice.randint(1, RANKS), "token": name}
         history.statics[name] = body
-        await port.create(body["key"], {**body, "filler": filler(name, dice.randrange(1, ballast_bytes))})
+        await port.create(key, {**body, "filler": filler(name, dice.randrange(1, ballast_bytes))})
     for key in keys.all():
         name = f"{key}.n"
         history.first[name] = 0

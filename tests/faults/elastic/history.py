@@ -79,8 +79,8 @@ class History:
         value: Any = None,
         expected: Any = None,
         was_there: bool | None = None,
-        ended: float | None = None,
         *,
+        ended: float | None = None,
         repeats: bool = False,
     ) -> None:
         """`repeats`: the client sends writes again when the connection ends."""

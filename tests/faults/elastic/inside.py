@@ -20,9 +20,12 @@ from armillary.account.queries import item_pages
 from armillary.account.queries.item_pages import PageAnswer
 from armillary.account.queries.merged_queries import gather
 from armillary.account.visits.page_walk import FeedOptions
+from armillary.account.visits.read_visits import Answer
+from armillary.account.visits.write_visits import BatchAnswer
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.encoding import payload_of
+from armillary.model.key_values import Key
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
 from armillary.model.patch import parse_patch
 from armillary.model.ranges import KeyRange, PartitionMap
@@ -75,9 +78,9 @@ class InsidePort:
         members = [Member(Verb.CREATE, None, document, options=self._options(key))]
         ranges = self._known_ranges()
         while True:
-            owner = ranges.find(self._found()[1].effective_key((key,)))
+            owner = ranges.find(self._found()[1].effective_key(Key((key,))))
 
-            async def bulk(account: Account, container: Container, owner: KeyRange = owner) -> items.BatchAnswer:
+            async def bulk(account: Account, container: Container, owner: KeyRange = owner) -> BatchAnswer:
                 return await run_bulk(container, str(owner.id), members, account.clock)
 
             try:
@@ -114,7 +117,9 @@ class InsidePort:
 
     async def batch(self, key: str, steps: Sequence[Step]) -> Reply:
         members = [_member(step) for step in steps]
-        answer = await self._ask(lambda account, c: items.batch(c, (key,), members, self._options(key), account.clock))
+        answer = await self._ask(
+            lambda account, c: items.batch(c, Key((key,)), members, self._options(key), account.clock)
+        )
         self._see([(answer.range_id, answer.lsn)])
         if answer.is_done:
             outcomes = [each for each in answer.members if isinstance(each, Outcome)]
@@ -217,7 +222,7 @@ class InsidePort:
 
     # Asking.
 
-    async def _one(self, ask: Callable[[Account, Container], Coroutine[Any, Any, items.Answer]]) -> Reply:
+    async def _one(self, ask: Callable[[Account, Container], Coroutine[Any, Any, Answer]]) -> Reply:
         try:
             answer = await self._ask(ask, tuple(STATUS))
         except Failure as failure:
@@ -255,11 +260,11 @@ class InsidePort:
         return account, account.owner_container(*self._place.names)
 
     def _options(self, key: str, etag: str | None = None) -> ItemOptions:
-        return ItemOptions(key=(key,), if_match=etag, session=dict(self._session))
+        return ItemOptions(key=Key((key,)), if_match=etag, session=dict(self._session))
 
     def _feed_options(self, page_items: int, continuation: str | None, key: str | None = None) -> FeedOptions:
         return FeedOptions(
-            key=(key,) if key is not None else None,
+            key=Key((key,)) if key is not None else None,
             page_items=page_items,
             continuation=continuation,
             session=dict(self._session),

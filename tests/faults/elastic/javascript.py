@@ -46,7 +46,7 @@ class Node:
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         assert self._process.stdin is not None
         self._process.stdin.write(orjson.dumps({"n": number, "client": client, "call": call, **given}) + b"\n")
-        answer = await future
+        answer: dict[str, Any] = await future
         if "unanswered" in answer:
             raise Unanswered(answer["unanswered"])
         if answer.get("status", 200) not in ANSWERS or answer.get("subStatus"):

@@ -32,6 +32,7 @@ class PythonPort:
     @classmethod
     async def open(cls, url: str, key: str, names: tuple[str, str], *, is_blocking: bool) -> Self:
         thread = ThreadPoolExecutor(1) if is_blocking else None
+        client: Any
         if thread is None:
             client = azure.cosmos.aio.CosmosClient(url, key)
             await client.__aenter__()
@@ -160,7 +161,7 @@ def _member(step: Step) -> tuple[Any, ...]:
 
 
 def _status(error: Any) -> int:
-    if error.status_code not in ANSWERS or getattr(error, "sub_status", 0):
+    if error.status_code not in ANSWERS or getattr(error, "sub_status", None):
         raise _refused(error)
     return int(error.status_code)
 

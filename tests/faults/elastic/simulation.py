@@ -13,10 +13,11 @@ import selectors
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 from armillary.clock import VirtualClock
-from armillary.storage.engine import Kept, Loader, T, Txn, View
+from armillary.storage.engine import Kept, Loader, Store, T, Txn, View
 from armillary.storage.memory import KeptMap, SortedMap
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
 from armillary.work import Check
@@ -56,7 +57,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         return future
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[valid-type,misc]
+class _Selector(selectors.DefaultSelector):
     def __init__(self, loop: SimulatedLoop) -> None:
         super().__init__()
         self._simulated = loop
@@ -113,7 +114,13 @@ class SimulatedEngine:
         self._is_ticking = False
         self.is_dead = False
 
-    def store(self, number: int) -> SimulatedStore:
+    async def checkpoint(self) -> Path:
+        raise NotImplementedError("no simulation takes a backup")
+
+    async def drop_checkpoint(self, name: str) -> None:
+        raise NotImplementedError("no simulation takes a backup")
+
+    def store(self, number: int) -> Store:
         self.durable.setdefault(number, SortedMap())
         self._newest.setdefault(number, SortedMap())
         return SimulatedStore(self, number)
@@ -223,6 +230,9 @@ class SimulatedStore:
 
     async def keep(self) -> Kept:
         return self._engine.keep(self._number)
+
+    async def pin(self) -> Kept:
+        return await self.keep()
 
     def loader(self) -> Loader:
         return SimulatedLoader(self._engine, self._number)

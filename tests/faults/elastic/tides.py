@@ -27,6 +27,7 @@ from armillary.account.items import items
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.visits.write_visits import BatchAnswer
 from armillary.errors import Failure, Kind
+from armillary.model.key_values import Key
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
@@ -148,7 +149,7 @@ class Tide:
         account = self.world.place.account
         if account is not None:
             container = account.owner_container(*self.world.place.names)
-            partition = container.partition_for(container.effective_key((key,)))
+            partition = container.partition_for(container.effective_key(Key((key,))))
             await self.world.ask(self._look_through(partition, container.schema, waits_s))
 
     async def _flood(self, name: int, ebb: str) -> None:
@@ -222,7 +223,7 @@ class Tide:
         begun, begun_s = self.world.history.moment(), self.world.clock.now_s()
 
         async def batch(account: Any, container: Any) -> BatchAnswer:
-            return await items.batch(container, (key,), members, ItemOptions(key=(key,)), account.clock)
+            return await items.batch(container, Key((key,)), members, ItemOptions(key=Key((key,))), account.clock)
 
         try:
             answer = await port._ask(batch)

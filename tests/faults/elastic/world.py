@@ -72,7 +72,8 @@ class World(logging.Handler):
     async def ask(self, asked: Coroutine[Any, Any, T]) -> T | None:
         """What an operator asks for; None: nobody answered."""
         task, death = asyncio.create_task(asked), self.place.death
-        await asyncio.wait({task, death}, return_when=asyncio.FIRST_COMPLETED)
+        waiting: set[asyncio.Future[Any]] = {task, death}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not task.done() or task.cancelled():
             task.cancel()
             return None

@@ -24,6 +24,7 @@ from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.model import layout
+from armillary.model.key_values import Key
 from armillary.model.resources import ResourceType
 from armillary.partition.operations import Result, Verb
 from armillary.storage.memory import MemoryEngine
@@ -157,20 +158,20 @@ async def test_a_batch_is_all_or_nothing_and_shows_its_own_writes(house: House) 
         Member(Verb.READ, "1"),
         Member(Verb.CREATE, document={"id": "1", "pk": "a"}),
     ]
-    answer = await items.batch(container, ("a",), members, ItemOptions(), house.clock)
+    answer = await items.batch(container, Key(("a",)), members, ItemOptions(), house.clock)
     assert not answer.is_done
     kinds = [member.kind for member in answer.members if isinstance(member, Failure)]
     assert kinds == [Kind.FAILED_DEPENDENCY, Kind.FAILED_DEPENDENCY, Kind.CONFLICT]
-    assert await refused(items.read(container, "1", ItemOptions(key=("a",)))) is Kind.NOT_FOUND
-    answer = await items.batch(container, ("a",), members[:2], ItemOptions(), house.clock)
+    assert await refused(items.read(container, "1", ItemOptions(key=Key(("a",))))) is Kind.NOT_FOUND
+    answer = await items.batch(container, Key(("a",)), members[:2], ItemOptions(), house.clock)
     assert answer.is_done
-    assert (await items.read(container, "1", ItemOptions(key=("a",)))).result is Result.READ
+    assert (await items.read(container, "1", ItemOptions(key=Key(("a",))))).result is Result.READ
 
 
 async def test_a_member_with_another_key_fails_the_batch(house: House) -> None:
     container = await house.container()
     members = [Member(Verb.CREATE, document={"id": "1", "pk": "b"})]
-    answer = await items.batch(container, ("a",), members, ItemOptions(), house.clock)
+    answer = await items.batch(container, Key(("a",)), members, ItemOptions(), house.clock)
     assert [member.kind for member in answer.members if isinstance(member, Failure)] == [Kind.KEY_MISMATCH]
 
 
@@ -189,7 +190,7 @@ async def test_a_full_logical_partition_refuses_growth_only(house: House) -> Non
 async def test_numbers_and_lsns_go_on_after_reopening(house: House) -> None:
     container = await house.container()
     first = await items.create(container, {"id": "1", "pk": "a"}, ItemOptions(), house.clock)
-    await items.delete(container, "1", ItemOptions(key=("a",)))
+    await items.delete(container, "1", ItemOptions(key=Key(("a",))))
     again = await Account.open(house.engine, house.clock)
     reopened = again.container("db", "c")
     second = await items.create(reopened, {"id": "1", "pk": "a"}, ItemOptions(), house.clock)

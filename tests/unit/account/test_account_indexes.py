@@ -18,6 +18,7 @@ from armillary.account.items.items import ItemOptions
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.indexes.index_definitions import read_definition
 from armillary.model.bson.bson_values import decode, encode
+from armillary.model.key_values import Key
 from armillary.partition.document_changes import ChangeStatement
 
 
@@ -82,11 +83,11 @@ async def test_unique_indexes_hold_and_are_given_up_where_documents_are_not(shop
             await shop.insert(container, {"_id": "new", "a": same})
         assert caught.value.details["index"] == "a_1"
     with pytest.raises(Failure):
-        await items.create(container, {"id": "sql", "a": 5}, ItemOptions(key=()), shop.clock)
+        await items.create(container, {"id": "sql", "a": 5}, ItemOptions(key=Key(())), shop.clock)
     await shop.insert(container, {"_id": "null"})
     with pytest.raises(Failure):
         await shop.insert(container, {"_id": "null too", "a": None})
-    change = document_operations.changing(container, (), 5, ChangeStatement({}, {"$set": {"a": "elsewhere"}}))
+    change = document_operations.changing(container, Key(()), 5, ChangeStatement({}, {"$set": {"a": "elsewhere"}}))
     await document_operations.write(container, change)
     await shop.insert(container, {"_id": "new", "a": 5})
     await indexes.drop_indexes(shop.account, container, ["a_1"])
@@ -142,7 +143,7 @@ async def test_dates_and_seconds_end_lives(shop: Shop) -> None:
         return [
             number
             for number in (1, 2, 3)
-            if (await document_operations.find(container, (), number)).document is not None
+            if (await document_operations.find(container, Key(()), number)).document is not None
         ]
 
     shop.clock.advance(50)
@@ -158,7 +159,7 @@ async def test_dates_and_seconds_end_lives(shop: Shop) -> None:
     assert container.record.body["defaultTtl"] == 1000
     await shop.insert(container, {"_id": 4, "ttl": Int64(10)})
     shop.clock.advance(20)
-    assert (await document_operations.find(container, (), 4)).document is None
+    assert (await document_operations.find(container, Key(()), 4)).document is None
     assert await there() == [2, 3]
     shop.clock.advance(1000)
     assert await there() == []
@@ -172,7 +173,7 @@ async def test_items_of_the_sql_door_are_in_indexes_too(shop: Shop) -> None:
     await shop.index(container, {"pk": 1, "at": 1}, unique=True)
     with pytest.raises(Failure):
         await shop.insert(container, {"_id": "x", "pk": "a", "at": DatetimeMS(5)})
-    found = await document_operations.find(container, ("a",), "5")
+    found = await document_operations.find(container, Key(("a",)), "5")
     assert found.document is not None and decode(found.document)["at"] == DatetimeMS(5)
 
 

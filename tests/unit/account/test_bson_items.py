@@ -31,6 +31,7 @@ from armillary.model.bson.bson_ids import id_text, id_value
 from armillary.model.bson.bson_json import document_of, from_json, json_of, to_json
 from armillary.model.bson.bson_values import decode, encode, equal, is_identical
 from armillary.model.items import find_illegal_in_item_id
+from armillary.model.key_values import Key
 from armillary.model.patch import parse_patch
 from armillary.partition.document_changes import ChangeStatement
 from armillary.partition.operations import Result
@@ -52,7 +53,7 @@ async def insert(house: House, container: Container, document: dict[str, Any]) -
 
 
 async def find(container: Container, key: Any, id_value: Any) -> dict[str, Any] | None:
-    found = await document_operations.find(container, (key,), id_value)
+    found = await document_operations.find(container, Key((key,)), id_value)
     return decode(found.document) if found.document is not None else None
 
 
@@ -170,7 +171,7 @@ async def test_five_thousand_documents_come_back_byte_for_byte(house: House, see
     await house.reopen()
     container = house.account.container("d400", "c")
     for (pk, _), (value, encoded) in kept.items():
-        found = await document_operations.find(container, (pk,), value)
+        found = await document_operations.find(container, Key((pk,)), value)
         assert found.document == encoded
     seen = await select(house, container, "SELECT c.id, c.pk FROM c")
     assert {(row["pk"], row["id"]) for row in seen} == set(kept)
@@ -207,20 +208,21 @@ async def test_many_writes_stop_at_the_first_failure_or_go_on(house: House) -> N
 async def test_changes_and_deletes_are_told_what_is_there(house: House) -> None:
     container = await house.container()
     await insert(house, container, {"_id": OID, "pk": "a", "n": Int64(1)})
-    more = document_operations.changing(container, ("a",), OID, ChangeStatement({}, {"$inc": {"n": 1}}))
+    more = document_operations.changing(container, Key(("a",)), OID, ChangeStatement({}, {"$inc": {"n": 1}}))
     answer = await document_operations.write(container, more)
     assert answer.outcome is not None and decode(answer.outcome.before or b"")["n"] == 1
     assert decode(answer.payload or b"")["n"] == 2
     none = await document_operations.write(
-        container, document_operations.changing(container, ("a",), OID, ChangeStatement({"n": 1}, {"$inc": {"n": 1}}))
+        container,
+        document_operations.changing(container, Key(("a",)), OID, ChangeStatement({"n": 1}, {"$inc": {"n": 1}})),
     )
     assert none.result is Result.NOT_MODIFIED
     kept = await document_operations.write(
-        container, document_operations.deleting(container, ("a",), OID, ChangeStatement({"n": 1}))
+        container, document_operations.deleting(container, Key(("a",)), OID, ChangeStatement({"n": 1}))
     )
     assert kept.result is Result.NOT_MODIFIED
     gone = await document_operations.write(
-        container, document_operations.deleting(container, ("a",), OID, ChangeStatement({"n": 2}))
+        container, document_operations.deleting(container, Key(("a",)), OID, ChangeStatement({"n": 2}))
     )
     assert gone.result is Result.DELETED
     with pytest.raises(Failure) as caught:
@@ -236,11 +238,11 @@ async def test_documents_are_items_to_the_sql_door(house: House) -> None:
     document = {"_id": OID, "pk": "a", "n": 1.5, "when": DatetimeMS(5), "tags": ["x", OID], "id": 3}
     await insert(house, container, document)
     item_id = id_text(OID)
-    answer = await items.read(container, item_id, ItemOptions(key=("a",)))
+    answer = await items.read(container, item_id, ItemOptions(key=Key(("a",))))
     item = orjson.loads(answer.payload or b"")
     assert item["_id"] == {"$oid": str(OID)} and item["id"] == item_id and item["$_id"] == 3
     assert item["_etag"] == answer.etag and item["_ts"] == int(house.clock.now_s())
-    assert (await items.read(container, item_id, ItemOptions(("a",), if_none_match=answer.etag))).payload is None
+    assert (await items.read(container, item_id, ItemOptions(Key(("a",)), if_none_match=answer.etag))).payload is None
     assert await select(house, container, "SELECT VALUE c.n FROM c WHERE c.n > 1 ORDER BY c.n") == [1.5]
     assert await select(house, container, "SELECT * FROM c") == [item]
     oid = await select(house, container, f"SELECT VALUE c.id FROM c WHERE c.tags[1]['$oid'] = '{OID}'")
@@ -253,12 +255,12 @@ async def test_documents_are_items_to_the_sql_door(house: House) -> None:
 async def test_sql_writes_over_documents_and_documents_over_items(house: House) -> None:
     container = await house.container()
     await insert(house, container, {"_id": 1, "pk": "a", "long": Int64(5), "double": 2.0, "when": DatetimeMS(0)})
-    item = orjson.loads((await items.read(container, "i:1", ItemOptions(key=("a",)))).payload or b"")
-    answer = await items.replace(container, "i:1", {**item, "new": 7}, ItemOptions(("a",)), house.clock)
+    item = orjson.loads((await items.read(container, "i:1", ItemOptions(key=Key(("a",))))).payload or b"")
+    answer = await items.replace(container, "i:1", {**item, "new": 7}, ItemOptions(Key(("a",))), house.clock)
     assert orjson.loads(answer.payload or b"")["new"] == 7
     patch = parse_patch([{"op": "incr", "path": "/new", "value": 1}])
-    answer = await items.patch(container, "i:1", patch, ItemOptions(("a",), if_match=answer.etag))
-    read = await items.read(container, "i:1", ItemOptions(("a",)))
+    answer = await items.patch(container, "i:1", patch, ItemOptions(Key(("a",)), if_match=answer.etag))
+    read = await items.read(container, "i:1", ItemOptions(Key(("a",))))
     assert read.payload == answer.payload and read.etag == answer.etag
     found = await find(container, "a", 1.0)
     assert found is not None and found["new"] == 8
@@ -268,10 +270,10 @@ async def test_sql_writes_over_documents_and_documents_over_items(house: House) 
     await items.create(container, {"id": "plain", "pk": "a", "n": 1}, ItemOptions(), house.clock)
     assert await find(container, "a", "plain") == {"_id": "plain", "pk": "a", "n": 1}
     change = document_operations.changing(
-        container, ("a",), "plain", ChangeStatement({}, {"$set": {"when": DatetimeMS(1)}})
+        container, Key(("a",)), "plain", ChangeStatement({}, {"$set": {"when": DatetimeMS(1)}})
     )
     await document_operations.write(container, change)
-    item = orjson.loads((await items.read(container, "plain", ItemOptions(("a",)))).payload or b"")
+    item = orjson.loads((await items.read(container, "plain", ItemOptions(Key(("a",))))).payload or b"")
     assert item["when"] == {"$date": {"$numberLong": "1"}} and item["_id"] == "plain"
 
 
@@ -279,8 +281,8 @@ async def test_what_bson_cannot_hold_stays_json(house: House) -> None:
     container = await house.container()
     await insert(house, container, {"_id": "x", "pk": "a", "n": 1})
     body = {"id": "x", "pk": "a", "nul\x00name": 1, "_id": {"$oid": str(OID)}}
-    await items.replace(container, "x", body, ItemOptions(("a",)), house.clock)
-    item = orjson.loads((await items.read(container, "x", ItemOptions(("a",)))).payload or b"")
+    await items.replace(container, "x", body, ItemOptions(Key(("a",))), house.clock)
+    item = orjson.loads((await items.read(container, "x", ItemOptions(Key(("a",))))).payload or b"")
     assert item["nul\x00name"] == 1 and item["_id"] == {"$oid": str(OID)}
     assert await find(container, "a", "x") == {"_id": "x", "pk": "a", "nul\ufffdname": 1}
 
@@ -295,7 +297,7 @@ async def test_unique_keys_and_time_to_live_hold_for_documents(house: House) -> 
     await insert(house, container, {"_id": 2, "pk": "a", "email": OID, "ttl": Int64(10)})
     with pytest.raises(Failure):
         await items.create(
-            container, {"id": "3", "pk": "a", "email": {"$oid": str(OID)}}, ItemOptions(("a",)), house.clock
+            container, {"id": "3", "pk": "a", "email": {"$oid": str(OID)}}, ItemOptions(Key(("a",))), house.clock
         )
     house.clock.advance(11)
     assert await find(container, "a", 2) is None
@@ -310,5 +312,5 @@ async def test_policies_change_and_items_are_deleted_by_key(house: House) -> Non
         await insert(house, container, {"_id": number, "pk": f"p{number % 2}", "n": number, "when": DatetimeMS(number)})
     body = {**container.record.body, "indexingPolicy": {"includedPaths": [], "excludedPaths": [{"path": "/*"}]}}
     await containers.replace_container(house.account, container, body, None)
-    await items.delete_by_key(container, ("p1",))
+    await items.delete_by_key(container, Key(("p1",)))
     assert len(await select(house, container, "SELECT * FROM c WHERE c.n >= 0")) == 10

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from typing import Any
 
 import orjson
 import pytest
@@ -23,6 +24,7 @@ from armillary.model import layout
 from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_json import json_of
 from armillary.model.bson.bson_values import Document, decode, encode
+from armillary.model.key_values import Key
 from armillary.partition.document_changes import ChangeStatement
 from armillary.partition.history.retryable_write_records import Record
 from armillary.storage.engine import Txn
@@ -63,7 +65,7 @@ class Both:
         self.known[document["pk"], id_text(document["_id"])] = document
 
     async def create(self) -> None:
-        item = {"id": f"i{self.dice.randrange(10**9)}", "pk": f"p{self.dice.randrange(30)}", "n": 1}
+        item: dict[str, Any] = {"id": f"i{self.dice.randrange(10**9)}", "pk": f"p{self.dice.randrange(30)}", "n": 1}
         await items.create(self.container, item, ItemOptions(), self.shop.clock)
         self.known[item["pk"], item["id"]] = {"_id": item["id"], "pk": item["pk"], "n": 1}
 
@@ -73,7 +75,7 @@ class Both:
             return
         before = self.known[place]
         change = document_operations.changing(
-            self.container, (place[0],), before["_id"], ChangeStatement({}, {"$inc": {"n": 1}})
+            self.container, Key((place[0],)), before["_id"], ChangeStatement({}, {"$inc": {"n": 1}})
         )
         await document_operations.write(self.container, change)
         self.known[place] = {**before, "n": before["n"] + 1}
@@ -82,7 +84,7 @@ class Both:
         place = self.any_one()
         if place is None:
             return
-        options = ItemOptions(key=(place[0],))
+        options = ItemOptions(key=Key((place[0],)))
         item = orjson.loads((await items.read(self.container, place[1], options)).payload or b"")
         item["n"] = item["n"] * 2
         await items.replace(self.container, place[1], item, options, self.shop.clock)
@@ -92,16 +94,16 @@ class Both:
         place = self.any_one()
         if place is None:
             return
-        await items.delete(self.container, place[1], ItemOptions(key=(place[0],)))
+        await items.delete(self.container, place[1], ItemOptions(key=Key((place[0],))))
         del self.known[place]
 
     async def check(self) -> None:
         for (pk, item_id), document in self.known.items():
-            found = await document_operations.find(self.container, (pk,), document["_id"])
+            found = await document_operations.find(self.container, Key((pk,)), document["_id"])
             assert found.document is not None
             seen = decode(found.document)
             assert json_of(seen) == json_of(document)
-            read = await items.read(self.container, item_id, ItemOptions(key=(pk,)))
+            read = await items.read(self.container, item_id, ItemOptions(key=Key((pk,))))
             item = orjson.loads(read.payload or b"")
             as_sent = {name: value for name, value in item.items() if not name.startswith("_") or name == "_id"}
             expected = json_of(document)
@@ -156,6 +158,7 @@ async def test_the_check_sees_damaged_documents(shop: Shop, space: str) -> None:
 async def test_keys_of_any_type_are_one_key_to_both_doors(shop: Shop) -> None:
     container = await shop.collection("pk", 18_000)
     oid = ObjectId()
+    value: Any
     for number, value in enumerate([oid, {"x": 1, "y": [1.0]}, None, True, 5, "text"]):
         await shop.insert(container, {"_id": number, "pk": value, "n": number})
     for number, value in enumerate([oid, {"x": 1.0, "y": [1]}, None, True, 5.0, "text"]):

@@ -10,11 +10,12 @@ from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.visits.write_visits import BatchAnswer
 from armillary.errors import Failure
+from armillary.model.key_values import Key
 from armillary.partition.operations import Outcome, Result, Verb
 
 
 def member(verb: Verb, document: dict[str, Any]) -> Member:
-    options = ItemOptions(key=(document["pk"],))
+    options = ItemOptions(key=Key((document["pk"],)))
     if verb is Verb.DELETE:
         return Member(verb, document["id"], options=options)
     return Member(verb, document=dict(document), options=options)

@@ -22,6 +22,7 @@ from armillary.account.faults import FaultRule
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.model.encoding import FORMAT_JSON, ItemHeader, pack_item, payload_of, unpack_header
+from armillary.model.key_values import Key
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
 from armillary.partition.budget import Budget
 from armillary.partition.history.log import LogTimes, Transaction
@@ -106,11 +107,11 @@ async def test_folding(house: House, seed: int, monkeypatch: pytest.MonkeyPatch)
     deleted: set[str] = set()
     scopes: list[tuple[dict[str, Any], Any]] = [({}, lambda epk: True)]
     for key in keys[:2]:
-        epk = container.effective_key((key,))
+        epk = container.effective_key(Key((key,)))
         scopes.append(({"key": (key,)}, lambda found, epk=epk: found == epk))
     for key_range in container.map.ranges:
         scopes.append(({"range_id": str(key_range.id)}, key_range.contains))
-    middle = container.effective_key((keys[3],))
+    middle = container.effective_key(Key((keys[3],)))
     scopes.append(({"epk_range": (SPACE_LOW, middle)}, lambda epk: epk < middle))
     scopes.append(({"epk_range": (middle, SPACE_HIGH)}, lambda epk: epk >= middle))
     readers = [Reader() for _ in scopes]
@@ -118,7 +119,7 @@ async def test_folding(house: House, seed: int, monkeypatch: pytest.MonkeyPatch)
         for _ in range(dice.randrange(4)):
             pk = dice.choice(keys)
             if dice.random() < 0.3:
-                batch = [
+                batch: list[dict[str, Any]] = [
                     {"id": f"{pk}-{n}", "pk": pk, "v": dice.random()}
                     for n in dice.sample(range(12), dice.randrange(1, 8))
                 ]
@@ -166,7 +167,8 @@ async def test_transactions_are_whole(house: House) -> None:
     await house.put(container, *documents("0"))
     await house.put_together(container, *documents(*"abcde"))
     await house.put(container, *documents("1"))
-    for options in ({}, {"key": ("a",)}):
+    choices: list[dict[str, Any]] = [{}, {"key": Key(("a",))}]
+    for options in choices:
         assert (await house.drain(container, page_items=1, **options)).pages == [1, 5, 1, 0]
         assert (await house.drain(container, page_items=3, **options)).pages == [1, 5, 1, 0]
         assert (await house.drain(container, page_items=6, **options)).pages == [6, 1, 0]
@@ -192,7 +194,7 @@ async def test_transactions_are_whole_over_slices_and_sizes(house: House, monkey
 async def test_transactions_that_do_not_fit_wait_for_the_next_page(house: House) -> None:
     """Also where the page began in another partition."""
     container = await house.container(20_000)
-    homes = {pk: container.map.find(container.effective_key((pk,))).id for pk in map(str, range(20))}
+    homes = {pk: container.map.find(container.effective_key(Key((pk,)))).id for pk in map(str, range(20))}
     first = next(pk for pk, home in homes.items() if home == 0)
     second = next(pk for pk, home in homes.items() if home == 1)
     await house.put(container, *documents(*"abc", pk=first))
@@ -298,7 +300,7 @@ async def test_all_partitions_have_their_turn(house: House) -> None:
     numbers = range(40)
     for number in numbers:
         await house.put(container, {"id": str(number), "pk": number})
-    busy = next(number for number in numbers if container.map.find(container.effective_key((number,))).id == 0)
+    busy = next(number for number in numbers if container.map.find(container.effective_key(Key((number,)))).id == 0)
     reader = Reader()
     for _ in range(200):
         reader.take(await house.page(container, reader.continuation, page_items=2))
@@ -309,7 +311,7 @@ async def test_all_partitions_have_their_turn(house: House) -> None:
 async def test_scopes_without_a_partition(house: House) -> None:
     container = await house.container(20_000)
     await house.put(container, *documents("1"))
-    epk = container.effective_key(("a",))
+    epk = container.effective_key(Key(("a",)))
     other = next(each for each in container.map.ranges if not each.contains(epk))
     page = await house.page(container, range_id=str(other.id), key=("a",))
     assert (page.items, page.is_end) == ([], True)

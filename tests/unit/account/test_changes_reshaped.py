@@ -17,6 +17,7 @@ from armillary.account.items.items import ItemOptions
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.model.encoding import payload_of, unpack_header
+from armillary.model.key_values import Key
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
 
 KEYS = 40
@@ -90,7 +91,7 @@ async def test_splits_and_merges(seed: int) -> None:
     house = await House.open()
     account = house.account
     container = await house.container()
-    middle = container.effective_key((7,))
+    middle = container.effective_key(Key((7,)))
     consumers = [Consumer(SPACE_LOW, SPACE_HIGH), Consumer(SPACE_LOW, middle), Consumer(middle, SPACE_HIGH), Crowd()]
     model: dict[str, float] = {}
     written: dict[str, str] = {}  # the last etag of each item
@@ -99,7 +100,7 @@ async def test_splits_and_merges(seed: int) -> None:
         for _ in range(dice.randrange(6)):
             pk = dice.randrange(KEYS)
             document: dict[str, Any] = {"id": f"{pk}-{dice.randrange(3)}", "pk": pk, "n": dice.random()}
-            answer = await items.upsert(container, document, ItemOptions(key=(pk,)), house.clock)
+            answer = await items.upsert(container, document, ItemOptions(key=Key((pk,))), house.clock)
             assert answer.etag is not None
             model[document["id"]], written[document["id"]] = document["n"], answer.etag
         for consumer in consumers:

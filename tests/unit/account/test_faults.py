@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -23,6 +23,8 @@ from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import MovableClock, VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
+from armillary.model.key_values import Key
+from armillary.model.resources import ResourceType
 from armillary.partition.operations import Verb
 from armillary.storage.memory import MemoryEngine
 
@@ -40,7 +42,7 @@ async def account() -> AsyncIterator[Account]:
 
 
 async def make(account: Account, name: str = "c", throughput_ru: int = 400) -> Container:
-    found = [each for each in account.catalog.of_type(containers.ResourceType.DATABASE) if each.name == "d"]
+    found = [each for each in account.catalog.of_type(ResourceType.DATABASE) if each.name == "d"]
     database = found[0] if found else await containers.create_database(account, {"id": "d"}, None)
     body = {"id": name, "partitionKey": PARTITION_KEY}
     return await containers.create_container(account, database, body, Throughput.manual(throughput_ru))
@@ -80,7 +82,7 @@ async def test_without_rules_containers_have_nothing_to_ask(account: Account) ->
 
 async def test_every_seventh_write_to_a_key(account: Account) -> None:
     container = await make(account)
-    rule = FaultRule(frozenset({"upsert"}), key=("K",), every=7, kind=Kind.THROTTLED, retry_after_ms=20)
+    rule = FaultRule(frozenset({"upsert"}), key=Key(("K",)), every=7, kind=Kind.THROTTLED, retry_after_ms=20)
     account.faults.add(rule)
     expected = [None] * 6 + [Kind.THROTTLED]
     assert await outcomes(container, "K", 21) == expected * 3
@@ -117,28 +119,28 @@ async def test_only_the_named_container_and_range(account: Account) -> None:
     account.faults.add(rule)
     keys = [f"k{number}" for number in range(60)]
     hit = [key for key in keys if await outcomes(container, key, 1) == [Kind.RANGE_GONE]]
-    assert hit == [key for key in keys if container.partition_for(container.effective_key((key,))).range.id == 1]
+    assert hit == [key for key in keys if container.partition_for(container.effective_key(Key((key,)))).range.id == 1]
     assert 0 < len(hit) < 60
     assert [key for key in keys if await outcomes(other, key, 1) != [None]] == []
 
 
 async def test_a_key_of_another_form_is_no_match(account: Account) -> None:
     container = await make(account)
-    account.faults.add(FaultRule(key=("a", "b"), kind=Kind.THROTTLED))
+    account.faults.add(FaultRule(key=Key(("a", "b")), kind=Kind.THROTTLED))
     assert await outcomes(container, "a", 1) == [None]
 
 
 async def test_operations_are_told_apart(account: Account) -> None:
     container = await make(account)
     await put(container, "K")
-    keyed = ItemOptions(key=("K",))
-    calls = {
+    keyed = ItemOptions(key=Key(("K",)))
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
         "read": lambda: items.read(container, "i", keyed),
         "upsert": lambda: put(container, "K"),
         "create": lambda: put(container, "K", "new", items.create),
         "replace": lambda: items.replace(container, "i", {"id": "i", "pk": "K"}, keyed, CLOCK),
         "delete": lambda: items.delete(container, "i", keyed),
-        "batch": lambda: items.batch(container, ("K",), [Member(Verb.READ, "i")], keyed, CLOCK),
+        "batch": lambda: items.batch(container, Key(("K",)), [Member(Verb.READ, "i")], keyed, CLOCK),
         "query": lambda: query(account, container),
         "feed": lambda: item_pages.read_feed(account, container, FeedOptions()),
     }
@@ -158,13 +160,13 @@ async def test_operations_are_told_apart(account: Account) -> None:
 async def test_a_lost_answer_leaves_the_write_behind(account: Account) -> None:
     container = await make(account)
     account.faults.add(FaultRule(frozenset(faults.WRITES), kind=Kind.DROPPED, is_after=True))
-    keyed = ItemOptions(key=("K",))
+    keyed = ItemOptions(key=Key(("K",)))
     with pytest.raises(Failure) as caught:
         await put(container, "K")
     assert caught.value.kind is Kind.DROPPED
     assert (await items.read(container, "i", keyed)).payload is not None
     with pytest.raises(Failure):
-        await items.batch(container, ("K",), [Member(Verb.DELETE, "i")], keyed, CLOCK)
+        await items.batch(container, Key(("K",)), [Member(Verb.DELETE, "i")], keyed, CLOCK)
     with pytest.raises(Failure) as caught:
         await items.read(container, "i", keyed)
     assert caught.value.kind is Kind.NOT_FOUND
@@ -175,7 +177,7 @@ async def test_members_of_a_bulk_request_fail_for_themselves(account: Account) -
     rule = account.faults.add(FaultRule(frozenset({"create"}), every=2, kind=Kind.THROTTLED))
 
     def members(prefix: str) -> list[Member]:
-        keyed = ItemOptions(key=("K",))
+        keyed = ItemOptions(key=Key(("K",)))
         return [Member(Verb.CREATE, None, {"id": f"{prefix}{n}", "pk": "K"}, options=keyed) for n in range(4)]
 
     answer = await run_bulk(container, "0", members("a"), CLOCK)
@@ -194,7 +196,7 @@ async def test_queries_are_hit_by_the_range_that_their_page_reads(account: Accou
     with pytest.raises(Failure):
         await query(account, container, range_id="2")
     account.faults.remove(rule.id)
-    account.faults.add(FaultRule(key=("K",), kind=Kind.THROTTLED))
+    account.faults.add(FaultRule(key=Key(("K",)), kind=Kind.THROTTLED))
     await query(account, container)
     with pytest.raises(Failure):
         await query(account, container, key=("K",))

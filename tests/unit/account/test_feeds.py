@@ -166,7 +166,7 @@ async def test_aggregates_with_expiry_come_off_the_index(house: House, seed: int
     live: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
     for _ in range(40):
         for _ in range(4):
-            item = {
+            item: dict[str, Any] = {
                 "id": f"i{dice.randrange(30)}",
                 "pk": dice.choice("xy"),
                 "n": dice.randrange(6),

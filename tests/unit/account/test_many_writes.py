@@ -19,7 +19,9 @@ from armillary.account.container import Container
 from armillary.account.registry import AccountSettings
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
+from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_values import encode
+from armillary.model.key_values import Key
 from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Operation, Outcome, Result
 from armillary.storage.rocks import RocksEngine
@@ -46,7 +48,7 @@ def inserts(shop: Shop, container: Container, keys: Sequence[tuple[str, int]]) -
 
 
 async def present(container: Container, keys: Sequence[tuple[str, int]]) -> list[bool]:
-    found = [await document_operations.find(container, (key,), number) for key, number in keys]
+    found = [await document_operations.find(container, Key((key,)), number) for key, number in keys]
     return [each.document is not None for each in found]
 
 
@@ -88,7 +90,7 @@ async def test_nothing_happens_behind_the_first_failure(shop: Shop) -> None:
 async def test_they_wait_for_partitions_that_are_held(shop: Shop) -> None:
     container = await shop.collection("pk", FOUR_RU)
     keys = [(f"p{number % 7}", number) for number in range(300)]
-    held = container.partition_for(container.effective_key(("p3",)))
+    held = container.partition_for(container.effective_key(Key(("p3",))))
     held.hold()
     for is_ordered in (True, False):
         more = [(key, number + 1000 * is_ordered) for key, number in keys]
@@ -110,7 +112,7 @@ async def test_numbered_ones_are_done_once(shop: Shop) -> None:
     container = await shop.collection("pk", FOUR_RU)
     keys = [(f"p{number % 7}", number) for number in range(400)]
 
-    def record_of(run: range) -> Record:
+    def record_of(run: Sequence[int]) -> Record:
         return Record(b"s" * 16, 1, tuple(run), (b"",) * len(run))
 
     for _ in range(2):
@@ -148,9 +150,9 @@ async def test_a_budget_that_is_spent_is_said_of_those_it_was_spent_for() -> Non
 
 
 async def present_without_limit(container: Container, keys: Sequence[tuple[str, int]]) -> list[bool]:
-    partition = container.partition_for(container.effective_key(("p",)))
-    epk = container.effective_key(("p",))
-    return [await partition.read_item(epk, document_operations.id_text(number)) is not None for _, number in keys]
+    partition = container.partition_for(container.effective_key(Key(("p",))))
+    epk = container.effective_key(Key(("p",)))
+    return [await partition.read_item(epk, id_text(number)) is not None for _, number in keys]
 
 
 async def test_partitions_may_split_meanwhile(shop: Shop) -> None:

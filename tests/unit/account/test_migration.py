@@ -26,6 +26,7 @@ from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import payload_of, unpack_header
 from armillary.model.items import strip_system_properties
+from armillary.model.key_values import Key
 from armillary.model.patch import parse_patch
 from armillary.model.resources import ResourceType
 
@@ -140,7 +141,7 @@ async def test_writers_go_on(house: House, seed: int, number: int) -> None:
         source = await containers.create_container(house.account, database, body, Throughput.manual(12_000))
     model: Model = {}
     for count in range(400):
-        document = {"id": f"old{count}", "a": dice.randrange(9), "b": dice.randrange(30), "n": count}
+        document: dict[str, Any] = {"id": f"old{count}", "a": dice.randrange(9), "b": dice.randrange(30), "n": count}
         await house.put(source, document)
         model[document["id"]] = document
     await house.account.catalog.create(
@@ -189,7 +190,7 @@ async def test_items_keep_their_times(house: House) -> None:
     await finished(moving)
     assert moving.stage == SWITCHED, moving.failure
     now = house.account.container("d", "c")
-    key = now.effective_key(("x",))
+    key = now.effective_key(Key(("x",)))
     found = await now.partition_for(key).read_item(key, "1")
     assert found is not None and unpack_header(found).ts == 1_700_000_000
     house.clock.set(1_700_001_001)
@@ -206,7 +207,7 @@ async def test_items_that_would_be_one_are_not_mixed(house: House) -> None:
     assert "has 2 items, 'new' 1" in moving.failure.message
     assert house.account.container(*names) is source and "changeFeedPolicy" not in source.record.body
     # Once one of them has another id it goes on with what is there.
-    await items.delete(source, "1", ItemOptions(key=("b",)))
+    await items.delete(source, "1", ItemOptions(key=Key(("b",))))
     await house.put(source, {"id": "2", "pk": "b", "b": 1})
     moving = await migration.begin(house.account, source, Plan("new", ("/b",)))
     await finished(moving)

@@ -77,8 +77,9 @@ async def test_items_of_containers_that_keep_all_versions(tmp_path: Path, monkey
     database = await containers.create_database(account, {"id": "d"}, None)
     body = {"id": "c", "partitionKey": {"paths": ["/pk"]}, "changeFeedPolicy": {"retentionDuration": 10}}
     container = await containers.create_container(account, database, body, Throughput(20_000))
-    options = ItemOptions(key=Key((1,)))
-    home = elsewhere(container, container.effective_key(options.key))
+    key = Key((1,))
+    options = ItemOptions(key=key)
+    home = elsewhere(container, container.effective_key(key))
     with monkeypatch.context() as patch:
         open_gates(patch, home)
         for item_id in ("moved", "taken", "gone"):

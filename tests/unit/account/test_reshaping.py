@@ -30,6 +30,7 @@ from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model import layout
+from armillary.model.key_values import Key
 from armillary.model.patch import parse_patch
 from armillary.partition import check as partition_check
 from armillary.partition.operations import Verb
@@ -150,7 +151,7 @@ async def test_a_split_leaves_everything_as_it_was(house: House) -> None:
     await house.create(uniqueKeyPolicy={"uniqueKeys": [{"paths": ["/u"]}]}, defaultTtl=-1)
     for number in range(60):
         await house.write(number, u=number, tags=["a", number], ttl=10_000 if number % 7 == 0 else -1)
-    await items.delete(house.container, "7", ItemOptions(key=(7,)))
+    await items.delete(house.container, "7", ItemOptions(key=Key((7,))))
     before = await house.everything()
     parent = house.container.partitions[0]
     await house.split(0)
@@ -219,7 +220,7 @@ async def test_stopped_at_every_point_and_taken_up_again(house: House, point: st
     assert reshape.point == point
     if point not in (HELD, SWITCHED):
         await house.write(3, changed=True)
-        await items.delete(house.container, "4", ItemOptions(key=(4,)))
+        await items.delete(house.container, "4", ItemOptions(key=Key((4,))))
         del expected["4"]
     assert await house.problems() == [], "a half-done reshape is no damage"
     await house.die()
@@ -243,17 +244,19 @@ async def test_writers_wait_for_a_cut_over_and_go_on(house: House) -> None:
     container, clock = house.container, house.clock
     members = [Member(Verb.CREATE, document={"id": "b", "pk": 1}), Member(Verb.READ, "1")]
     keyed = [
-        Member(Verb.UPSERT, document={"id": str(number), "pk": number, "bulk": 1}, options=ItemOptions(key=(number,)))
+        Member(
+            Verb.UPSERT, document={"id": str(number), "pk": number, "bulk": 1}, options=ItemOptions(key=Key((number,)))
+        )
         for number in range(10)
     ]
-    waiting = [
+    waiting: list[asyncio.Task[Any]] = [
         asyncio.create_task(items.create(container, {"id": "new", "pk": 1}, ItemOptions(), clock)),
-        asyncio.create_task(items.delete(container, "2", ItemOptions(key=(2,)))),
-        asyncio.create_task(items.batch(container, (1,), members, ItemOptions(), clock)),
-        asyncio.create_task(items.delete_by_key(container, (3,))),
+        asyncio.create_task(items.delete(container, "2", ItemOptions(key=Key((2,))))),
+        asyncio.create_task(items.batch(container, Key((1,)), members, ItemOptions(), clock)),
+        asyncio.create_task(items.delete_by_key(container, Key((3,)))),
     ]
     bulk = asyncio.create_task(run_bulk(container, "0", keyed, clock))
-    read = await items.read(container, "5", ItemOptions(key=(5,)))
+    read = await items.read(container, "5", ItemOptions(key=Key((5,))))
     assert read.range_id == 0, "reading goes on"
     for _ in range(20):
         await asyncio.sleep(0)
@@ -505,19 +508,19 @@ async def test_one_key_does_not_split_and_is_refused_at_its_limit(house: House) 
     assert size_bytes <= 20_000
     # Reading, deleting and shrinking go on; what fits exactly is taken, and a byte more is not.
     shrunk = {"id": "0", "pk": "one", "text": ""}
-    await items.replace(container, "0", shrunk, ItemOptions(key=("one",)), house.clock)
+    await items.replace(container, "0", shrunk, ItemOptions(key=Key(("one",))), house.clock)
     free_bytes = 20_000 - container.partitions[0].head.size_bytes
     for text_bytes, is_taken in ((free_bytes + 1, False), (free_bytes, True)):
         document = {"id": "0", "pk": "one", "text": "x" * text_bytes}
         if is_taken:
-            await items.replace(container, "0", document, ItemOptions(key=("one",)), house.clock)
+            await items.replace(container, "0", document, ItemOptions(key=Key(("one",))), house.clock)
         else:
             with pytest.raises(Failure) as caught:
-                await items.replace(container, "0", document, ItemOptions(key=("one",)), house.clock)
+                await items.replace(container, "0", document, ItemOptions(key=Key(("one",))), house.clock)
             assert caught.value.kind is Kind.KEY_FULL
             assert caught.value.message == "Partition key reached maximum size of 0.0190735 MB"
     assert container.partitions[0].head.size_bytes == 20_000
-    await items.delete(container, "1", ItemOptions(key=("one",)))
+    await items.delete(container, "1", ItemOptions(key=Key(("one",))))
     # Another key makes the partition divisible.
     await items.create(container, {"id": "x", "pk": "other", "text": "t" * 1200}, ItemOptions(), house.clock)
     await items.create(container, {"id": "y", "pk": "other", "text": "t" * 1200}, ItemOptions(), house.clock)
@@ -703,7 +706,7 @@ class RandomWork:
         self.live()
         if self.model:
             place = self.dice.choice(sorted(self.model))
-            await items.delete(self.container, place[1], ItemOptions(key=(place[0],)))
+            await items.delete(self.container, place[1], ItemOptions(key=Key((place[0],))))
             del self.model[place]
             self.expires.pop(place, None)
 
@@ -724,7 +727,7 @@ class RandomWork:
         self.put_in_model(document)
 
     async def _item(self, place: tuple[int, str]) -> dict[str, Any]:
-        answer = await items.read(self.container, place[1], ItemOptions(key=(place[0],)))
+        answer = await items.read(self.container, place[1], ItemOptions(key=Key((place[0],))))
         assert answer.payload is not None
         item: dict[str, Any] = orjson.loads(answer.payload)
         return item
@@ -736,7 +739,7 @@ class RandomWork:
         place = self.dice.choice(sorted(self.model))
         value = self.dice.randrange(9)
         changes = parse_patch({"operations": [{"op": "set", "path": "/a", "value": value}]})
-        await items.patch(self.container, place[1], changes, ItemOptions(key=(place[0],)))
+        await items.patch(self.container, place[1], changes, ItemOptions(key=Key((place[0],))))
         self.put_in_model({**self.model[place], "a": value})
 
     async def batch(self) -> None:
@@ -746,7 +749,7 @@ class RandomWork:
         for document in documents.values():
             document["pk"] = key
         members = [Member(Verb.UPSERT, document=dict(document)) for document in documents.values()]
-        answer = await items.batch(self.container, (key,), members, ItemOptions(), self.house.clock)
+        answer = await items.batch(self.container, Key((key,)), members, ItemOptions(), self.house.clock)
         if answer.is_done:
             for document in documents.values():
                 self.put_in_model(document)
@@ -859,7 +862,7 @@ class Pages:
         else:
             text = "SELECT VALUE c.n FROM c WHERE c.still = true"
             if self.kind != "filter":
-                options.key = (self.key,)
+                options.key = Key((self.key,))
             if self.kind == "order":
                 text += " ORDER BY c.rank DESC"
             bound = compile_query(text, ()).bind({}, container.query_context())

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from email.utils import formatdate
+from typing import Any
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
@@ -25,7 +26,6 @@ from support.waiting import until
 
 from armillary import limits
 from armillary.account.account import Account
-from armillary.account.security import sign_in_throttle as module
 from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.clock import VirtualClock
 from armillary.doors.sql.access.authentication import AccountKeys
@@ -46,7 +46,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         taken.append(seconds)
 
-    monkeypatch.setattr(module.asyncio, "sleep", sleep)
+    monkeypatch.setattr("armillary.account.security.sign_in_throttle.asyncio.sleep", sleep)
     return taken
 
 
@@ -140,6 +140,7 @@ def _table(url: str, key: str) -> None:
 
 
 def _mongo(url: str, key: str) -> None:
+    client: MongoClient[Any]
     with MongoClient(url, username="localhost", password=key, serverSelectionTimeoutMS=20_000) as client:
         client.admin.command("listDatabases")
 

@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -23,6 +24,7 @@ from armillary.account.throughput import offers
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
+from armillary.model.key_values import Key
 from armillary.model.resources import ResourceType
 from armillary.storage.engine import T, Txn
 from armillary.storage.memory import MemoryEngine, MemoryStore
@@ -97,7 +99,7 @@ async def test_writers_go_on_meanwhile(house: KeptHouse, monkeypatch: pytest.Mon
     async def write(key: str) -> int:
         count = last_lsn = 0
         while not is_over:
-            options = ItemOptions(key=(key,))
+            options = ItemOptions(key=Key((key,)))
             answer = await items.upsert(container, {"id": f"w{count}", "pk": key}, options, house.clock)
             # Who was told of a write waits for nothing that is behind it.
             assert answer.lsn > last_lsn
@@ -284,7 +286,7 @@ async def test_whatever_is_done_since(house: KeptHouse, monkeypatch: pytest.Monk
     print(f"seed {seed}")
     dice = random.Random(seed)
     monkeypatch.setattr(limits, "REWIND_ENTRIES_MAX", dice.choice([0, 5, 1_000]))
-    policies = {"uniqueKeyPolicy": {"uniqueKeys": [{"paths": ["/u"]}]}, "defaultTtl": -1}
+    policies: dict[str, Any] = {"uniqueKeyPolicy": {"uniqueKeys": [{"paths": ["/u"]}]}, "defaultTtl": -1}
     container = await house.create(throughput_ru=20_000, **policies)
     kept: dict[str, list[bytes]] = {}
     for step in range(300):

@@ -16,6 +16,7 @@ from armillary.account.items import items
 from armillary.account.items.items import ItemOptions, Member
 from armillary.model import layout
 from armillary.model.indexes.indexing import IndexingPolicy
+from armillary.model.key_values import Key
 from armillary.partition.check import check_partition
 from armillary.partition.history import log
 from armillary.partition.operations import Verb
@@ -62,7 +63,7 @@ def document(dice: random.Random, number: int) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["default", "paths"])
 def test_keys_are_those_of_the_terms(name: str) -> None:
     dice = random.Random(13)
-    given = POLICIES[name].get("indexingPolicy")
+    given: Any = POLICIES[name].get("indexingPolicy")
     if name == "paths":
         given = {**given, "includedPaths": [{"path": "/*"}], "excludedPaths": [{"path": "/a/c/?"}, {"path": "/b/*"}]}
     policy = IndexingPolicy.parse(given, key_definition=None, has_ttl=True)
@@ -94,7 +95,7 @@ async def fill(house: House, container: Container, documents: list[dict[str, Any
     for first in range(0, len(documents), limits.BATCH_OPERATIONS_MAX):
         part = documents[first : first + limits.BATCH_OPERATIONS_MAX]
         members = [Member(Verb.CREATE, item_id=each["id"], document=dict(each)) for each in part]
-        assert (await items.batch(container, ("x",), members, ItemOptions(), house.clock)).is_done
+        assert (await items.batch(container, Key(("x",)), members, ItemOptions(), house.clock)).is_done
 
 
 def everything(view: View) -> list[tuple[bytes, Any]]:
@@ -124,7 +125,7 @@ async def test_a_sweep_leaves_what_deletes_leave(name: str) -> None:
             assert await sweep_expired(partition, house.clock.now_s()) == 60
         else:
             members = [Member(Verb.DELETE, item_id=each["id"]) for each in documents if each["ttl"] == 60]
-            assert (await items.batch(container, ("x",), members, ItemOptions(), house.clock)).is_done
+            assert (await items.batch(container, Key(("x",)), members, ItemOptions(), house.clock)).is_done
         schema, key_range = container.schema, partition.range
         assert await partition.read(lambda view: list(check_partition(view, schema, key_range))) == []  # noqa: B023
         assert partition.head.item_count == 30

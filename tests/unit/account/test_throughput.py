@@ -25,6 +25,7 @@ from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
+from armillary.model.key_values import Key
 from armillary.model.patch import parse_patch
 from armillary.partition.budget import Ask
 from armillary.partition.meter import Totals
@@ -49,12 +50,12 @@ class House:
 
     async def create(self, container: Container, item_id: str, key: str, **options: Any) -> float:
         answer = await items.create(
-            container, {"id": item_id, "pk": key}, ItemOptions(key=(key,), **options), self.clock
+            container, {"id": item_id, "pk": key}, ItemOptions(key=Key((key,)), **options), self.clock
         )
         return answer.charge_ru
 
     async def read(self, container: Container, key: str, ask: Ask | None = None) -> float:
-        return (await items.read(container, "1", ItemOptions(key=(key,), ask=ask))).charge_ru
+        return (await items.read(container, "1", ItemOptions(key=Key((key,)), ask=ask))).charge_ru
 
 
 @asynccontextmanager
@@ -96,7 +97,7 @@ def keys_by_partition(container: Container, count: int = 1) -> dict[int, list[st
     number = 0
     while any(len(keys) < count for keys in found.values()):
         key = f"k{number}"
-        found[container.partition_for(container.effective_key((key,))).range.id].append(key)
+        found[container.partition_for(container.effective_key(Key((key,)))).range.id].append(key)
         number += 1
     return found
 
@@ -149,7 +150,7 @@ async def test_bulk_operations_are_refused_one_by_one_and_batches_as_a_whole(hou
 
     def members(prefix: str, count: int) -> list[Member]:
         return [
-            Member(Verb.CREATE, document={"id": f"{prefix}{number}", "pk": "a"}, options=ItemOptions(key=("a",)))
+            Member(Verb.CREATE, document={"id": f"{prefix}{number}", "pk": "a"}, options=ItemOptions(key=Key(("a",))))
             for number in range(count)
         ]
 
@@ -160,11 +161,11 @@ async def test_bulk_operations_are_refused_one_by_one_and_batches_as_a_whole(hou
     assert {each.kind for each in refused} == {Kind.THROTTLED}
     assert all(each.retry_after_ms == 750 for each in refused)
     assert answer.charge_ru == pytest.approx(75 * 5.4 + 25 * 0.38)
-    assert (await refusal(items.batch(container, ("a",), members("b", 2), ItemOptions(), house.clock))).kind is (
+    assert (await refusal(items.batch(container, Key(("a",)), members("b", 2), ItemOptions(), house.clock))).kind is (
         Kind.THROTTLED
     )
     house.clock.advance(0.75)
-    batch = await items.batch(container, ("a",), members("b", 2), ItemOptions(), house.clock)
+    batch = await items.batch(container, Key(("a",)), members("b", 2), ItemOptions(), house.clock)
     assert batch.is_done
 
 
@@ -475,7 +476,7 @@ async def test_what_meters_count_is_what_was_answered(seed: int, mode: str) -> N
         async def one() -> float:
             key = f"k{dice.randrange(20)}"
             item_id = f"i{dice.randrange(5)}"
-            options = ItemOptions(key=(key,))
+            options = ItemOptions(key=Key((key,)))
             text = "x" * dice.randrange(5000)
             document = {"id": item_id, "pk": key, "text": text, "n": dice.randrange(9)}
             match dice.randrange(10):
@@ -515,10 +516,10 @@ async def test_what_meters_count_is_what_was_answered(seed: int, mode: str) -> N
                         for number in range(dice.randrange(1, 4))
                     ]
                     if dice.random() < 0.5:
-                        return (await items.batch(container, (key,), members, options, house.clock)).charge_ru
+                        return (await items.batch(container, Key((key,)), members, options, house.clock)).charge_ru
                     for member in members:
-                        member.options = ItemOptions(key=(key,))
-                    range_id = str(container.partition_for(container.effective_key((key,))).range.id)
+                        member.options = ItemOptions(key=Key((key,)))
+                    range_id = str(container.partition_for(container.effective_key(Key((key,)))).range.id)
                     return (await run_bulk(container, range_id, members, house.clock)).charge_ru
 
         for _ in range(800):

@@ -27,6 +27,7 @@ from armillary.languages.mongo.indexes.index_definitions import read_definition
 from armillary.languages.mongo.indexes.key_conditions import usable_condition
 from armillary.model.bson.bson_values import decode, encode
 from armillary.model.documents import BSON
+from armillary.model.key_values import Key
 from armillary.partition.document_changes import ChangeStatement
 from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Result
@@ -68,10 +69,10 @@ async def test_a_transaction_sees_its_snapshot_and_its_own_writes(shop: Shop) ->
     container = await shop.collection()
     await shop.index(container, {"n": 1})
     await put(container, shop.clock, *[{"_id": number, "n": number} for number in range(10)])
-    transaction = await Transaction.begin(container, (), shop.clock)
-    inside = transaction.within(container, ())
+    transaction = await Transaction.begin(container, Key(()), shop.clock)
+    inside = transaction.within(container, Key(()))
     assert await set_n(inside, (), 1, 100) is Result.REPLACED
-    await document_operations.write(inside, deleting(inside, (), 2, ChangeStatement({})))
+    await document_operations.write(inside, deleting(inside, Key(()), 2, ChangeStatement({})))
     await put(inside, shop.clock, {"_id": 50, "n": 50})
     await set_n(container, (), 7, 700)
     await put(container, shop.clock, {"_id": 60, "n": 60})
@@ -79,7 +80,7 @@ async def test_a_transaction_sees_its_snapshot_and_its_own_writes(shop: Shop) ->
     assert mine == {0: 0, 1: 100, 3: 3, 4: 4, 5: 5, 6: 6, 7: 7, 8: 8, 9: 9, 50: 50}
     by_index = await seen(shop.account, inside, (), {"n": {"$gte": 8, "$lte": 100}})
     assert by_index == {8: 8, 9: 9, 50: 50, 1: 100}
-    assert decode((await document_operations.find(inside, (), 1)).document or b"")["n"] == 100
+    assert decode((await document_operations.find(inside, Key(()), 1)).document or b"")["n"] == 100
     theirs = await seen(shop.account, container, ())
     assert theirs == {number: number for number in range(10)} | {7: 700, 60: 60}
     with pytest.raises(Failure) as caught:
@@ -93,29 +94,29 @@ async def test_a_transaction_sees_its_snapshot_and_its_own_writes(shop: Shop) ->
 async def test_the_first_writer_wins(shop: Shop) -> None:
     container = await shop.collection()
     await put(container, shop.clock, *[{"_id": number, "n": 0} for number in range(5)])
-    first = await Transaction.begin(container, (), shop.clock)
-    second = await Transaction.begin(container, (), shop.clock)
-    await set_n(first.within(container, ()), (), 1, 1)
+    first = await Transaction.begin(container, Key(()), shop.clock)
+    second = await Transaction.begin(container, Key(()), shop.clock)
+    await set_n(first.within(container, Key(())), (), 1, 1)
     with pytest.raises(Failure) as caught:
-        await set_n(second.within(container, ()), (), 1, 2)
+        await set_n(second.within(container, Key(())), (), 1, 2)
     assert caught.value.details["code"] == 112
-    await set_n(second.within(container, ()), (), 2, 2)
+    await set_n(second.within(container, Key(())), (), 2, 2)
     await set_n(container, (), 3, 3)
     with pytest.raises(Failure) as caught:
-        await set_n(first.within(container, ()), (), 3, 4)
+        await set_n(first.within(container, Key(())), (), 3, 4)
     assert caught.value.details["code"] == 112
     await second.commit()
     with pytest.raises(Failure) as caught:
         await first.commit()
     assert caught.value.details["code"] == 112 and not first.is_open
     assert await seen(shop.account, container, ()) == {0: 0, 1: 0, 2: 2, 3: 3, 4: 0}
-    third = await Transaction.begin(container, (), shop.clock)
-    await put(third.within(container, ()), shop.clock, {"_id": 9, "n": 1})
+    third = await Transaction.begin(container, Key(()), shop.clock)
+    await put(third.within(container, Key(())), shop.clock, {"_id": 9, "n": 1})
     await put(container, shop.clock, {"_id": 9, "n": 2})
     with pytest.raises(Failure):
         await third.commit()
-    fourth = await Transaction.begin(container, (), shop.clock)
-    await set_n(fourth.within(container, ()), (), 0, 8)
+    fourth = await Transaction.begin(container, Key(()), shop.clock)
+    await set_n(fourth.within(container, Key(())), (), 0, 8)
     await fourth.abort()
     assert (await seen(shop.account, container, ()))[0] == 0
 
@@ -123,10 +124,10 @@ async def test_the_first_writer_wins(shop: Shop) -> None:
 async def test_a_transaction_is_about_one_key_of_one_collection(shop: Shop) -> None:
     container = await shop.collection("pk", 18_000)
     await put(container, shop.clock, *[{"_id": number, "pk": f"p{number}", "n": 0} for number in range(20)])
-    transaction = await Transaction.begin(container, ("p1",), shop.clock)
-    inside = transaction.within(container, ("p1",))
+    transaction = await Transaction.begin(container, Key(("p1",)), shop.clock)
+    inside = transaction.within(container, Key(("p1",)))
     await set_n(inside, ("p1",), 1, 1)
-    for refused in (("p2",), None):
+    for refused in (Key(("p2",)), None):
         with pytest.raises(Failure) as caught:
             transaction.within(container, refused)
         assert caught.value.details["code"] == 263
@@ -140,8 +141,8 @@ async def test_a_transaction_is_about_one_key_of_one_collection(shop: Shop) -> N
 async def test_commits_are_done_once_and_over_splits(shop: Shop) -> None:
     container = await shop.collection("pk")
     await put(container, shop.clock, *[{"_id": number, "pk": f"p{number % 9}", "n": 0} for number in range(90)])
-    transaction = await Transaction.begin(container, ("p1",), shop.clock)
-    inside = transaction.within(container, ("p1",))
+    transaction = await Transaction.begin(container, Key(("p1",)), shop.clock)
+    inside = transaction.within(container, Key(("p1",)))
     await set_n(inside, ("p1",), 1, 1)
     await shop.split(container)
     await set_n(inside, ("p1",), 10, 1)
@@ -155,10 +156,10 @@ async def test_commits_are_done_once_and_over_splits(shop: Shop) -> None:
 async def test_new_rules_end_a_transaction(shop: Shop) -> None:
     container = await shop.collection()
     await put(container, shop.clock, {"_id": 1, "n": 0})
-    transaction = await Transaction.begin(container, (), shop.clock)
+    transaction = await Transaction.begin(container, Key(()), shop.clock)
     await indexes.create_indexes(shop.account, container, [read_definition({"key": {"n": 1}, "name": "n_1"})])
     with pytest.raises(Failure) as caught:
-        transaction.within(container, ())
+        transaction.within(container, Key(()))
     assert caught.value.details["code"] == 246
     await transaction.abort()
 
@@ -178,10 +179,10 @@ async def test_random_transfers_keep_their_sum(tmp_path: Path, seed: int) -> Non
         conflicts = 0
         for _ in range(300):
             if len(running) < 3:
-                running.append(await Transaction.begin(container, (), clock))
+                running.append(await Transaction.begin(container, Key(()), clock))
             transaction = dice.choice(running)
             source, target = dice.sample(range(8), 2)
-            inside = transaction.within(container, ())
+            inside = transaction.within(container, Key(()))
             try:
                 balances = await seen(account, inside, ())
                 assert sum(balances.values()) == 800

@@ -13,6 +13,7 @@ from armillary.account.container import Container
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.items.triggers import bulk_with_triggers, triggers_by_member
 from armillary.errors import Failure, Kind
+from armillary.model.key_values import Key
 from armillary.model.patch import parse_patch
 from armillary.model.resources import ResourceType
 from armillary.partition.operations import Outcome, Verb
@@ -38,7 +39,7 @@ async def house() -> AsyncIterator[House]:
 def member(verb: Verb, item_id: str, **more: Any) -> Member:
     document = {"id": item_id, "pk": "a", **more} if verb in (Verb.CREATE, Verb.UPSERT) else None
     patch = parse_patch([{"op": "incr", "path": "/n", "value": 1}]) if verb is Verb.PATCH else None
-    return Member(verb, item_id, document, patch, ItemOptions(key=("a",)))
+    return Member(verb, item_id, document, patch, ItemOptions(key=Key(("a",))))
 
 
 MEMBERS = [

@@ -19,7 +19,7 @@ from armillary.model.indexes.field_indexes import SEVERAL_TERM, FieldIndex, is_c
 
 
 def sign(left: Any, right: Any) -> int:
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 def test_bytes_are_in_the_order_of_values_and_none_begins_another(seed: int) -> None:

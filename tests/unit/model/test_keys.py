@@ -62,11 +62,11 @@ VECTORS: list[tuple[KeyComponent, str, str]] = [
 ]
 A = "3A5381E1114EB8D3FCC90795045B49B7"
 MULTI_VECTORS: list[tuple[Key, str]] = [
-    (("a", "b", "c"), A + "195644569A78B1E22D200348AF9416CE" + "2562D4841EF4AF76D90EC904CEE5FA9A"),
-    (("a", None, 5), A + "378867E4430E67857ACE5C908374FE16" + "19C08621B135968252FB34B4CF66F811"),
-    (("a", UNDEFINED, True), A + "11622DAA78F835834610ABE56EFF5CB5" + "0E711127C5B5A8E4726AC6DD306A3E59"),
+    (Key(("a", "b", "c")), A + "195644569A78B1E22D200348AF9416CE" + "2562D4841EF4AF76D90EC904CEE5FA9A"),
+    (Key(("a", None, 5)), A + "378867E4430E67857ACE5C908374FE16" + "19C08621B135968252FB34B4CF66F811"),
+    (Key(("a", UNDEFINED, True)), A + "11622DAA78F835834610ABE56EFF5CB5" + "0E711127C5B5A8E4726AC6DD306A3E59"),
     (
-        ("WA", "redmond", "98052"),
+        Key(("WA", "redmond", "98052")),
         "0845FB119899DE50766A2C4CEFC2FA73" + "22E342F38A486A088463DFF7838A5963" + "36C8BBEC5EEB4676558994E4D8DF79A7",
     ),
 ]
@@ -74,15 +74,15 @@ MULTI_VECTORS: list[tuple[Key, str]] = [
 
 @pytest.mark.parametrize(("value", "v1", "v2"), VECTORS, ids=[str(vector[0])[:20] for vector in VECTORS])
 def test_effective_keys_of_the_protocols_table(value: KeyComponent, v1: str, v2: str) -> None:
-    assert V1.effective_key((value,)).hex().upper() == v1
-    assert V2.effective_key((value,)).hex().upper() == v2
+    assert V1.effective_key(Key((value,))).hex().upper() == v1
+    assert V2.effective_key(Key((value,))).hex().upper() == v2
 
 
 @pytest.mark.parametrize(("key", "expected"), MULTI_VECTORS)
 def test_effective_keys_of_hierarchical_keys(key: Key, expected: str) -> None:
     assert THREE.effective_key(key).hex().upper() == expected
-    assert THREE.effective_key(key[:2]).hex().upper() == expected[:64]
-    low, high = THREE.prefix_range(key[:1])
+    assert THREE.effective_key(Key(key[:2])).hex().upper() == expected[:64]
+    low, high = THREE.prefix_range(Key(key[:1]))
     assert (low.hex().upper(), high.hex().upper()) == (expected[:32], expected[:32] + "FF")
     assert low < THREE.effective_key(key) < high
 
@@ -110,7 +110,7 @@ def random_component(dice: random.Random) -> KeyComponent:
 def random_keys(count: int, levels: int = 1) -> list[Key]:
     print(f"seed {SEED}")
     dice = random.Random(SEED)
-    return [tuple(random_component(dice) for _ in range(levels)) for _ in range(count)]
+    return [Key(tuple(random_component(dice) for _ in range(levels))) for _ in range(count)]
 
 
 def to_client(component: KeyComponent, dice: random.Random) -> Any:
@@ -128,7 +128,7 @@ def test_v2_keys_equal_the_clients() -> None:
 def test_multi_hash_keys_equal_the_clients_whole_and_as_prefixes() -> None:
     client, dice = PartitionKey(["/a", "/b", "/c"], kind="MultiHash"), random.Random(SEED)
     for key in random_keys(5000, levels=3):
-        key = key[: dice.randrange(1, 4)]
+        key = Key(key[: dice.randrange(1, 4)])
         components = [to_client(component, dice) for component in key]
         assert THREE.effective_key(key).hex().upper() == client._get_effective_partition_key_string(components), key
         if len(key) < 3:
@@ -166,9 +166,9 @@ def test_effective_keys_lie_inside_the_space_and_the_range_of_the_key() -> None:
 
 
 def test_the_empty_key() -> None:
-    assert SYSTEM.effective_key(()) == b""
-    assert SYSTEM.prefix_range(()) == (b"", b"\x00")
-    assert V2.prefix_range(()) == THREE.prefix_range(()) == (b"", b"\xff")
+    assert SYSTEM.effective_key(Key(())) == b""
+    assert SYSTEM.prefix_range(Key(())) == (b"", b"\x00")
+    assert V2.prefix_range(Key(())) == THREE.prefix_range(Key(())) == (b"", b"\xff")
 
 
 # Definitions
@@ -347,18 +347,18 @@ def test_the_longest_key(definition: PartitionKeyDefinition) -> None:
     longest = ["x" * limit, "é" * (limit // 2), "😀" * (limit // 4)]
     too_long = ["x" * (limit + 1), "é" * (limit // 2 + 1), "😀" * (limit // 4 + 1)]
     for text in longest:
-        assert definition.extract({"pk": text}) == definition.parse_header(to_header((text,))) == (text,)
+        assert definition.extract({"pk": text}) == definition.parse_header(to_header(Key((text,)))) == (text,)
     for text in too_long:
         with pytest.raises(Failure) as from_item:
             definition.extract({"pk": text})
         with pytest.raises(Failure) as from_header:
-            definition.parse_header(to_header((text,)))
+            definition.parse_header(to_header(Key((text,))))
         assert from_item.value.kind is from_header.value.kind is Kind.BAD_REQUEST
         assert str(limit) in from_item.value.message
 
 
 def test_long_keys_that_begin_alike_are_one_to_v1_only() -> None:
-    first, second = ("x" * 101 + "a",), ("x" * 101 + "b",)
+    first, second = Key(("x" * 101 + "a",)), Key(("x" * 101 + "b",))
     assert V1.effective_key(first) == V1.effective_key(second)
     assert V2.effective_key(first) != V2.effective_key(second)
 
@@ -487,19 +487,19 @@ def test_a_wrong_number_of_components(definition: PartitionKeyDefinition, key: K
 
 
 def test_full_keys_and_prefixes() -> None:
-    V2.check_full(("a",))
-    THREE.check_full(("a", None, UNDEFINED))
-    SYSTEM.check_full(())
-    SYSTEM.check_full(("a",))
+    V2.check_full(Key(("a",)))
+    THREE.check_full(Key(("a", None, UNDEFINED)))
+    SYSTEM.check_full(Key(()))
+    SYSTEM.check_full(Key(("a",)))
     with pytest.raises(Failure) as caught:
-        V2.prefix_range(("a", "b"))
+        V2.prefix_range(Key(("a", "b")))
     assert caught.value.kind is Kind.KEY_MISMATCH
 
 
 def test_half_a_surrogate_pair_from_a_query_is_refused() -> None:
     for definition in (V1, V2, THREE):
         with pytest.raises(Failure) as caught:
-            definition.effective_key(("\ud800",))
+            definition.effective_key(Key(("\ud800",)))
         assert caught.value.kind is Kind.BAD_REQUEST
 
 

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from armillary.errors import Failure, Kind
+from armillary.model.key_values import Key
 from armillary.model.keys import PartitionKeyDefinition
 from armillary.model.ranges import KeyRange, PartitionMap, even_boundaries, midpoint
 
@@ -38,7 +39,7 @@ def test_keys_spread_evenly_and_are_found_in_their_range(version: int) -> None:
     definition = PartitionKeyDefinition.parse({"paths": ["/pk"], "version": version})
     counts = dict.fromkeys(range(7), 0)
     for number in range(7000):
-        epk = definition.effective_key((f"key-{number}",))
+        epk = definition.effective_key(Key((f"key-{number}",)))
         found = partitions.find(epk)
         assert found.contains(epk)
         assert partitions.overlapping(epk, epk) == partitions.overlapping(epk, epk + b"\xff") == [found]

@@ -12,6 +12,7 @@ from armillary import limits
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions, Member
 from armillary.model import layout
+from armillary.model.key_values import Key
 from armillary.partition.history import log
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
@@ -41,7 +42,7 @@ async def test_tombstones_of_a_transaction_that_is_longer_than_a_stretch(monkeyp
             Member(verb, item_id=str(number), document={"id": str(number), "pk": "x"} if verb is Verb.CREATE else None)
             for number in range(73)
         ]
-        assert (await items.batch(container, ("x",), members, ItemOptions(), house.clock)).is_done
+        assert (await items.batch(container, Key(("x",)), members, ItemOptions(), house.clock)).is_done
     await house.put(container, {"id": "last", "pk": "x"})
     (partition,) = container.partitions.values()
     assert await partition.read(count_tombstones) == 73

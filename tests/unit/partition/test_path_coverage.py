@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from armillary.clock import VirtualClock
 from armillary.errors import Failure
 from armillary.model import layout
 from armillary.model.encoding import payload_of
+from armillary.model.key_values import Key
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
 from armillary.partition.upkeep.upkeep import CoverageScan
@@ -87,7 +89,7 @@ def a_document(dice: random.Random) -> dict[str, Any]:
 
 async def write(container: Container, dice: random.Random, clock: VirtualClock) -> None:
     document = a_document(dice)
-    options = ItemOptions(key=(document["pk"],), directive=dice.choice(["Default"] * 30 + ["Exclude"]))
+    options = ItemOptions(key=Key((document["pk"],)), directive=dice.choice(["Default"] * 30 + ["Exclude"]))
     try:
         match dice.choice(["upsert", "upsert", "delete", "batch"]):
             case "upsert":
@@ -97,7 +99,7 @@ async def write(container: Container, dice: random.Random, clock: VirtualClock) 
             case "batch":
                 others = [{**a_document(dice), "pk": document["pk"]} for _ in range(3)]
                 members = [Member(Verb.UPSERT, document=each) for each in [document, *others]]
-                await items.batch(container, (document["pk"],), members, ItemOptions(), clock)
+                await items.batch(container, Key((document["pk"],)), members, ItemOptions(), clock)
     except Failure:
         pass
 
@@ -109,7 +111,7 @@ async def test_a_path_is_known_only_if_every_item_has_it(engine: Engine, seed: i
     account = await Account.open(engine, clock)
     container = await a_container(account)
     for turn in range(40):
-        work = [write(container, dice, clock) for _ in range(dice.randrange(1, 6))]
+        work: list[Coroutine[Any, Any, object]] = [write(container, dice, clock) for _ in range(dice.randrange(1, 6))]
         if dice.random() < 0.3:
             work.append(look(container))
         if dice.random() < 0.1:
@@ -146,12 +148,12 @@ async def test_what_grows_and_what_shrinks_it() -> None:
     assert await put("2", a=1, b={"c": 1}, tags=[], d=1) == before.paths
     assert await known(partition) == before, "nothing is stored that says nothing new"
     assert await put("3", a=1) == ALWAYS | {"/a"}
-    await items.delete(container, "3", ItemOptions(key=("x",)))
+    await items.delete(container, "3", ItemOptions(key=Key(("x",))))
     assert (await known(partition)).paths == ALWAYS | {"/a"}, "only a look tells more"
     await look(container)
     assert (await known(partition)).paths == ALWAYS | {"/a", "/b", "/b/c", "/tags"}
     for item_id in "12":
-        await items.delete(container, item_id, ItemOptions(key=("x",)))
+        await items.delete(container, item_id, ItemOptions(key=Key(("x",))))
     assert await put("4", z=1) == ALWAYS | {"/z"}, "a first item knows all"
     await account.close()
     await engine.close()
@@ -170,7 +172,7 @@ def in_batches(container: Container, clock: VirtualClock) -> list[Any]:
     """The partition is emptied and filled by one transaction, while the other is under way."""
     members = [Member(Verb.DELETE, item_id="first"), Member(Verb.CREATE, document=AT_ONCE[0])]
     return [
-        items.batch(container, ("x",), members, ItemOptions(), clock),
+        items.batch(container, Key(("x",)), members, ItemOptions(), clock),
         items.create(container, AT_ONCE[1], ItemOptions(), clock),
     ]
 
@@ -195,11 +197,11 @@ async def test_two_writes_at_once_into_an_emptied_partition(engine: Engine, way:
         await until(lambda: not container.is_restating, "all items follow the policy")
     await items.create(container, FIRST, ItemOptions(), clock)
     if way is creating:
-        await items.delete(container, "first", ItemOptions(key=("x",)))
+        await items.delete(container, "first", ItemOptions(key=Key(("x",))))
     await asyncio.gather(*way(container, clock))
     partition = the_partition(container)
     for path in ("/due", "/total"):
-        assert not await partition.read(lambda view, path=path: partition.is_everywhere(view, path))
+        assert not await partition.read(partial(partition.is_everywhere, path=path))
     assert await partition.read(lambda view: partition.is_everywhere(view, "/kind"))
     assert [problem async for problem in check_account(engine, clock)] == []
     await account.close()
@@ -213,7 +215,7 @@ async def test_a_write_beside_the_beginning_and_the_end_of_a_look(engine: Engine
     partition = the_partition(container)
     await items.create(container, {"id": "0", "pk": "x", "a": 1, "b": 1}, ItemOptions(), clock)
     await items.create(container, {"id": "1", "pk": "x", "a": 1}, ItemOptions(), clock)
-    await items.delete(container, "1", ItemOptions(key=("x",)))
+    await items.delete(container, "1", ItemOptions(key=Key(("x",))))
     begun, _ = await asyncio.gather(
         partition.begin_coverage_scan(), items.create(container, {"id": "2", "pk": "x", "a": 1}, ItemOptions(), clock)
     )
@@ -252,7 +254,7 @@ async def test_a_coverage_of_an_older_format_is_not_trusted_until_all_items_were
     assert partition.wants_coverage_scan
     await items.upsert(container, {"id": "1", "pk": "x", "a": 1, "b": 1}, ItemOptions(), clock)
     for path in ("/a", "/b"):
-        assert not await partition.read(lambda view, path=path: partition.is_everywhere(view, path))
+        assert not await partition.read(partial(partition.is_everywhere, path=path))
     await look(container)
     assert (await known(partition)).paths == ALWAYS | {"/a"}
     assert (await known(partition)).generation > wrong.generation

@@ -23,6 +23,7 @@ from armillary.account.items.items import ItemOptions, Member
 from armillary.account.upkeep_rounds import Rounds
 from armillary.clock import SystemClock, VirtualClock
 from armillary.model import layout
+from armillary.model.key_values import Key
 from armillary.partition.history import log
 from armillary.partition.operations import Verb
 from armillary.partition.partition import Partition
@@ -43,7 +44,7 @@ async def fill(house: House, container: Container, count: int, **more: Any) -> N
         numbers = range(first, min(count, first + limits.BATCH_OPERATIONS_MAX))
         documents = [{"id": str(number), "pk": "x", "ttl": 60, **more} for number in numbers]
         members = [Member(Verb.UPSERT, item_id=each["id"], document=each) for each in documents]
-        assert (await items.batch(container, ("x",), members, ItemOptions(), house.clock)).is_done
+        assert (await items.batch(container, Key(("x",)), members, ItemOptions(), house.clock)).is_done
 
 
 def tombstones(view: View) -> int:
@@ -182,7 +183,7 @@ async def test_point_reads_while_a_wide_item_is_written_by_the_clock(tmp_path: P
     account = await Account.open(engine, clock)
     database = await containers.create_database(account, {"id": "d"}, None)
     container = await containers.create_container(account, database, {"id": "c", "partitionKey": KEY}, None)
-    options = ItemOptions(key=("x",))
+    options = ItemOptions(key=Key(("x",)))
     await items.create(container, {"id": "read", "pk": "x"}, options, clock)
     longest_s = 0.0
 
@@ -214,7 +215,7 @@ async def test_requests_go_on_while_a_wide_item_is_written_and_restated(tmp_path
     account = await Account.open(engine, clock)
     database = await containers.create_database(account, {"id": "d"}, None)
     container = await containers.create_container(account, database, {"id": "c", "partitionKey": KEY}, None)
-    options = ItemOptions(key=("x",))
+    options = ItemOptions(key=Key(("x",)))
     turns = Turns()
 
     def wide(more: int) -> dict[str, Any]:

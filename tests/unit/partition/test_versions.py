@@ -18,6 +18,7 @@ from armillary.account.items.items import ItemOptions
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure
 from armillary.model import layout
+from armillary.model.key_values import Key
 from armillary.partition.upkeep.ttl_sweep import sweep_expired
 from armillary.partition.upkeep.upkeep import forget_versions
 from armillary.storage.engine import View
@@ -87,11 +88,11 @@ async def test_an_item_that_is_written_twice_in_one_transaction() -> None:
     house = await House.open()
     container = await house.container(changeFeedPolicy=POLICY)
     members = [
-        items.Member(items.Verb.UPSERT, None, {"id": "a", "pk": 1, "n": n}, options=ItemOptions(key=(1,)))
+        items.Member(items.Verb.UPSERT, None, {"id": "a", "pk": 1, "n": n}, options=ItemOptions(key=Key((1,))))
         for n in (1, 2)
     ]
-    members.append(items.Member(items.Verb.DELETE, "a", options=ItemOptions(key=(1,))))
-    answer = await items.batch(container, (1,), members, ItemOptions(key=(1,)), house.clock)
+    members.append(items.Member(items.Verb.DELETE, "a", options=ItemOptions(key=Key((1,)))))
+    answer = await items.batch(container, Key((1,)), members, ItemOptions(key=Key((1,))), house.clock)
     assert answer.is_done
     rows = await versions(house, container, page_items=1)  # a transaction is never cut
     assert told(rows) == [("create", None, 1), ("replace", 1, 2), ("delete", 2, None)]

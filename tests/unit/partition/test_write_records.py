@@ -15,6 +15,7 @@ from armillary.account.collections import document_operations
 from armillary.account.collections.document_operations import changing, inserting
 from armillary.account.container import Container
 from armillary.model.bson.bson_values import decode, encode
+from armillary.model.key_values import Key
 from armillary.partition.document_changes import ChangeStatement
 from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Outcome, Result
@@ -74,7 +75,7 @@ async def test_writes_that_come_again_at_once_are_done_once(shop: Shop) -> None:
 async def test_what_changes_nothing_is_not_recorded(shop: Shop) -> None:
     container = await shop.collection()
     await shop.insert(container, {"_id": 1, "n": 0})
-    nothing = changing(container, (), 1, ChangeStatement({"n": 1}, {"$inc": {"n": 1}}))
+    nothing = changing(container, Key(()), 1, ChangeStatement({"n": 1}, {"$inc": {"n": 1}}))
     assert (await document_operations.write(container, nothing, record=numbered(1))).result is Result.NOT_MODIFIED
     assert document_operations.recorded(container, SESSION, 1) == {}
 
@@ -84,7 +85,7 @@ async def test_many_inserts_go_on_where_they_were_interrupted(shop: Shop) -> Non
     documents = [{"_id": number, "pk": f"p{number % 20}"} for number in range(300)]
     operations = [inserting(container, each, encode(each), shop.clock) for each in documents]
 
-    def record_of(places: range) -> Record:
+    def record_of(places: Sequence[int]) -> Record:
         return numbered(7, places)
 
     first = await document_operations.write_many(container, operations[:100], stops=True, record_of=record_of)
@@ -94,8 +95,8 @@ async def test_many_inserts_go_on_where_they_were_interrupted(shop: Shop) -> Non
     await shop.split(container, next(iter(container.partitions)))
     assert sorted(document_operations.recorded(container, SESSION, 7)) == list(range(100))
 
-    def rest_of(places: range) -> Record:
-        return numbered(7, range(places.start + 100, places.stop + 100))
+    def rest_of(places: Sequence[int]) -> Record:
+        return numbered(7, [place + 100 for place in places])
 
     both = await asyncio.gather(
         *[document_operations.write_many(container, operations[100:], stops=True, record_of=rest_of) for _ in range(2)]

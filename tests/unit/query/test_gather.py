@@ -22,6 +22,7 @@ from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import BoundQuery, compile_query
+from armillary.model.key_values import Key
 from armillary.storage.memory import MemoryEngine
 
 PARTITIONS = 4
@@ -183,7 +184,7 @@ async def test_a_feed_range_of_one_key_is_that_key(world: World) -> None:
     await world.create([{"id": f"{n}", "pk": f"k{n % 3}", "n": n} for n in range(30)])
     definition = world.container.key
     assert definition is not None
-    low = definition.effective_key(("k1",))
+    low = definition.effective_key(Key(("k1",)))
     high = (int.from_bytes(low, "big") + 1).to_bytes(len(low), "big")
     text = "SELECT VALUE c.n FROM c ORDER BY c.n"
     first = await item_pages.query(
@@ -194,7 +195,7 @@ async def test_a_feed_range_of_one_key_is_that_key(world: World) -> None:
         world.container,
         world.bound(text),
         b"q",
-        FeedOptions(key=("k1",), continuation=first.continuation),
+        FeedOptions(key=Key(("k1",)), continuation=first.continuation),
     )
     assert [orjson.loads(row) for row in first.rows + rest.rows] == list(range(1, 30, 3))
     count = world.bound("SELECT VALUE COUNT(1) FROM c")

@@ -13,6 +13,7 @@ import pytest
 from support.shelf import KEY, Shelf
 
 from armillary.model.indexes.indexing import IndexingPolicy
+from armillary.model.key_values import Key
 from armillary.query.access.access_path import Scope
 from armillary.query.page import Counters
 from armillary.storage.engine import View
@@ -128,7 +129,7 @@ async def test_distinct_of_what_some_items_lack() -> None:
     "text", ["SELECT DISTINCT VALUE c.tenth FROM c", "SELECT VALUE c.n FROM c WHERE c.tenth = 3 ORDER BY c.n"]
 )
 async def test_in_one_logical_partition(shelf: Shelf, text: str) -> None:
-    scope = Scope(epk=KEY.effective_key(("x",)))
+    scope = Scope(epk=KEY.effective_key(Key(("x",))))
     assert await shelf.all_rows(text, scope=scope) == shelf.expected(text, None, scope.holds)
 
 

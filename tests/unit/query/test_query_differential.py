@@ -19,6 +19,7 @@ from armillary.languages.sql.compiling.compile import BoundQuery, compile_query
 from armillary.languages.sql.syntax.parser import parse_query
 from armillary.model.encoding import decode_value, encode_value
 from armillary.model.indexes.indexing import IndexingPolicy
+from armillary.model.key_values import Key
 from armillary.model.values import UNDEFINED
 from armillary.query.access.access_path import WHOLE, Index, Scope
 from armillary.query.execution import Execution
@@ -137,7 +138,7 @@ async def test_the_engine_gives_what_the_slow_evaluator_gives(chunk: int, monkey
             dice = random.Random(told)
             author = Author(dice)
             text = author.query()
-            scope = Scope(epk=KEY.effective_key(("x",))) if dice.random() < 0.2 else WHOLE
+            scope = Scope(epk=KEY.effective_key(Key(("x",)))) if dice.random() < 0.2 else WHOLE
             documents = [item for _, (epk, item) in sorted(shelf.items.items()) if scope.holds(epk)]
             expected = orjson.loads(orjson.dumps(reference.run(parse_query(text), documents, author.parameters)))
             monkeypatch.setattr(limits, "QUERY_FEW_ITEMS", dice.choice([0, 3, 1000]))

@@ -13,6 +13,7 @@ from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.indexes.indexing import IndexingPolicy
+from armillary.model.key_values import Key
 from armillary.model.keys import PartitionKeyDefinition
 from armillary.query.access.access_path import WHOLE, Scope
 from armillary.query.page import START, Position
@@ -88,8 +89,8 @@ async def test_every_path_gives_what_a_scan_gives(policy: str, monkeypatch: pyte
     dice = random.Random(f"{seed} {policy}")
     shelf = Shelf(POLICIES[policy])
     await shelf.put([make_item(dice, number) for number in range(150)])
-    epk = KEY.effective_key(("x",))
-    middle = KEY.effective_key((5,))
+    epk = KEY.effective_key(Key(("x",)))
+    middle = KEY.effective_key(Key((5,)))
     scopes = [WHOLE, Scope(epk=epk), Scope(low=b"", high=middle), Scope(low=middle, high=b"\xff")]
     for where in FILTERS:
         for scope in scopes:
@@ -164,10 +165,10 @@ async def test_expired_items_are_not_there() -> None:
 async def test_points_and_hierarchical_prefixes() -> None:
     shelf = Shelf(POLICIES["all"], TREE_KEY)
     await shelf.put([{"id": f"{number}", "pk": number % 3, "a": number % 5} for number in range(60)])
-    low, high = TREE_KEY.prefix_range((1,))
+    low, high = TREE_KEY.prefix_range(Key((1,)))
     rows = await shelf.all_rows("SELECT VALUE c.id FROM c", scope=Scope(low=low, high=high), max_items=7)
     assert rows == [str(number) for number in range(60) if number % 3 == 1]
-    points = tuple((TREE_KEY.effective_key((number % 3, number % 5)), str(number)) for number in (9, 4, 4, 700))
+    points = tuple((TREE_KEY.effective_key(Key((number % 3, number % 5))), str(number)) for number in (9, 4, 4, 700))
     rows = await shelf.all_rows("SELECT VALUE c.id FROM c", scope=Scope(points=points))
     assert rows == ["4", "9"]
 
@@ -176,7 +177,7 @@ async def test_the_index_is_used() -> None:
     shelf = Shelf(POLICIES["all"])
     count = 3000
     await shelf.put([{"id": f"i{n}", "pk": f"p{n % 10}", "n": n, "half": n % 2, "t": n % 1000} for n in range(count)])
-    epk = KEY.effective_key(("p7",))
+    epk = KEY.effective_key(Key(("p7",)))
     for text, scope, keys_max in [
         ("SELECT * FROM c WHERE c.id = 'i7'", WHOLE, 5),
         ("SELECT * FROM c WHERE c.id = 'i7'", Scope(epk=epk), 3),
@@ -241,7 +242,7 @@ async def test_orders_and_aggregates_come_off_the_index() -> None:
     shelf = Shelf(COMPOSITE)
     count = 5000
     await shelf.put([{"id": f"i{n}", "pk": f"p{n % 10}", "n": n * 7 % count, "half": n % 2} for n in range(count)])
-    logical = Scope(epk=KEY.effective_key(("p7",)))
+    logical = Scope(epk=KEY.effective_key(Key(("p7",))))
     for text, scope, keys_max in [
         ("SELECT TOP 10 VALUE c.n FROM c ORDER BY c.n", WHOLE, 100),
         ("SELECT TOP 10 VALUE c.n FROM c ORDER BY c.n DESC", WHOLE, 100),

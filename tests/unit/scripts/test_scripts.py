@@ -23,6 +23,7 @@ from armillary.account.items.items import ItemOptions
 from armillary.account.queries import item_pages
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
+from armillary.model.key_values import Key
 from armillary.model.resources import ResourceType
 from armillary.partition.check import check_partition
 from armillary.scripts.jail import Begin, Ended, Jail, Perform
@@ -79,7 +80,7 @@ async def run(house: House, container: Container, body: str, *arguments: Any, ke
         except Failure:  # another run has made it meanwhile
             record = house.account.catalog.find(ResourceType.PROCEDURE, container.record.rid, name)
             assert record is not None
-    answer = await procedures.execute(house.account, container, record, arguments, (key,))
+    answer = await procedures.execute(house.account, container, record, arguments, Key((key,)))
     return orjson.loads(answer.body) if answer.body else None
 
 
@@ -231,7 +232,7 @@ async def test_only_what_was_looked_at_matters(house: House, look: str, change: 
             case "deleted":
                 await house.delete(container, {"id": "0", "pk": "a"})
             case "renamed":
-                options = ItemOptions(key=("a",))
+                options = ItemOptions(key=Key(("a",)))
                 await items.replace(container, "0", {"id": "named", "pk": "a"}, options, house.clock)
 
     jail = await use(house, happen)
@@ -249,7 +250,7 @@ async def test_scripts_that_get_in_each_others_way_take_turns(house: House) -> N
     await house.put(container, {"id": "c", "pk": "a", "n": 0})
     found = await asyncio.gather(*[run(house, container, INCREMENT, "c") for _ in range(40)])
     assert sorted(found) == list(range(1, 41))
-    assert not house.account.script_queue.is_taken(container.record.rid + container.effective_key(("a",)))
+    assert not house.account.script_queue.is_taken(container.record.rid + container.effective_key(Key(("a",))))
 
 
 async def test_others_that_write_elsewhere_do_not_matter(house: House) -> None:
@@ -265,7 +266,7 @@ async def test_others_that_write_elsewhere_do_not_matter(house: House) -> None:
     body = INCREMENT.replace("__.response.setBody(made.n)", "__.response.setBody(made)")
     answered = await run(house, container, body, "c")
     assert runs == [1, 2]
-    assert answered == orjson.loads((await items.read(container, "c", ItemOptions(key=("a",)))).payload or b"")
+    assert answered == orjson.loads((await items.read(container, "c", ItemOptions(key=Key(("a",))))).payload or b"")
 
 
 async def test_who_never_gets_through_is_told_to_come_again(house: House) -> None:
@@ -485,8 +486,8 @@ async def test_logs_tell_the_etags_that_items_have(house: House) -> None:
     record = await house.account.catalog.create(
         ResourceType.PROCEDURE, container.record, "log", {"id": "log", "body": body}
     )
-    answer = await procedures.execute(house.account, container, record, [], ("a",))
-    item = await items.read(container, "1", ItemOptions(key=("a",)))
+    answer = await procedures.execute(house.account, container, record, [], Key(("a",)))
+    item = await items.read(container, "1", ItemOptions(key=Key(("a",))))
     assert answer.log == item.etag
 
 

@@ -205,7 +205,9 @@ async def jail() -> AsyncIterator[Jail]:
 
 
 async def nothing(asked: Any) -> Any:
-    results = [{"number": each.get("number"), "body": [], "options": {}} for each in asked if isinstance(each, dict)]
+    results: list[Any] = [
+        {"number": each.get("number"), "body": [], "options": {}} for each in asked if isinstance(each, dict)
+    ]
     return {"results": results, "unitsLeft": 1_000_000}
 
 

@@ -13,6 +13,7 @@ from support.house import House
 from armillary.account.container import Container
 from armillary.account.items import procedures
 from armillary.errors import Failure, Kind
+from armillary.model.key_values import Key
 from armillary.model.resources import ResourceType
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,7 +41,7 @@ async def run(house: House, container: Container, body: str, *arguments: Any) ->
     if record is None:
         definition = {"id": name, "body": body}
         record = await house.account.catalog.create(ResourceType.PROCEDURE, container.record, name, definition)
-    answer = await procedures.execute(house.account, container, record, arguments, ("a",))
+    answer = await procedures.execute(house.account, container, record, arguments, Key(("a",)))
     return orjson.loads(answer.body) if answer.body else None
 
 

@@ -320,7 +320,7 @@ async def test_a_run_that_dies_anywhere_ends_the_same(tmp_path: Path) -> None:
         sink = sink_of(str(sink_place), Reading())
         done = 0
 
-        def progress(*_: object) -> None:
+        def progress(totals: object, share: float | None) -> None:
             nonlocal done
             done += 1
             if done == pages:
@@ -355,6 +355,7 @@ def test_states_of_other_runs_are_refused(tmp_path: Path) -> None:
         Checkpoint(state, {"source": "b"}, is_restart=False)
     assert Checkpoint(state, {"source": "b"}, is_restart=True).source is None
     good = json.loads(state.read_text())
+    wrong: Any
     for wrong in (
         *({}, [], {**good, "identity": "x"}, {**good, "identity": []}, {**good, "rows": "1"}, {**good, "badBytes": -1}),
         *({**good, "sink": "bytes"}, {**good, "source": 5}, {**good, "format": 99}, {**good, "badRows": True}),

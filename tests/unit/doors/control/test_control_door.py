@@ -20,6 +20,7 @@ from armillary.clock import MovableClock, VirtualClock
 from armillary.doors.control.door import REQUESTS, ControlDoor
 from armillary.doors.control.errors import STATUSES, error_response
 from armillary.errors import Failure, Kind
+from armillary.model.key_values import Key
 from armillary.net.hosts import HostNames
 from armillary.net.http import Request, Response
 from armillary.storage.memory import MemoryEngine
@@ -121,7 +122,7 @@ def test_the_documentation_lists_every_request() -> None:
 )
 async def test_only_with_the_key_and_from_here(desk: Desk, headers: dict[str, str], status: int) -> None:
     for path in ("databases", "metrics", "faults", "clock"):
-        assert (await desk.send("GET", path, **headers)).status == status
+        assert (await desk.send("GET", path, b"", **headers)).status == status
 
 
 async def test_health_is_for_everybody_and_says_nothing(desk: Desk) -> None:
@@ -254,7 +255,7 @@ async def test_partitions_and_the_keys_that_stand_out(shop: Desk) -> None:
         for number in range(count):
             document = {"id": str(number), "pk": key, "text": "x" * 1000}
             await items.create(container, document, ItemOptions(), shop.account.clock)
-    await items.read(container, "0", ItemOptions(key=("small",)))
+    await items.read(container, "0", ItemOptions(key=Key(("small",))))
     seen = await shop.ask("GET", f"{ORDERS}/partitions?top=1")
     partitions = seen["partitions"]
     assert [each["id"] for each in partitions] == [0, 1, 2, 3]

@@ -179,7 +179,12 @@ async def test_requests_of_strangers_are_not_read(monkeypatch: pytest.MonkeyPatc
     await house.graph()
     read: list[Any] = []
     reading = graphson_read.read
-    monkeypatch.setattr(graphson_read, "read", lambda given, *rest: read.append(given) or reading(given, *rest))
+
+    def noted(given: Any, *rest: Any) -> Any:
+        read.append(given)
+        return reading(given, *rest)
+
+    monkeypatch.setattr(graphson_read, "read", noted)
     wire = Wire()
     client = Client(wire)
     bomb = {"@type": "g:BulkSet", "@value": ["a", 10]}

@@ -94,14 +94,14 @@ async def test_updates(house: MongoHouse, seed: int) -> None:
         refused = {each["index"]: each["code"] for each in answer.get("writeErrors", [])}
         after = await found(house, name, {}, sort={"_id": 1})
         assert len(after) == UPDATES
-        for number, (document, code) in enumerate(expected):
+        for number, (wanted, code) in enumerate(expected):
             told = f"seed {seed}: {name}: {statements[number]} on {documents[number]}"
             if code is None:
                 assert number not in refused, (told, refused.get(number))
             else:
                 assert code in (0, refused.get(number)), told
-                document = after[number] if code == 0 and number not in refused else documents[number]
-            assert exact(after[number]) == exact(document), told
+                wanted = after[number] if code == 0 and number not in refused else documents[number]
+            assert exact(after[number]) == exact(wanted), told
 
 
 def expected_of(

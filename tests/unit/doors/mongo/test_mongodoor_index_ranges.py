@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.support.mongo_house import MongoHouse
+from support.mongo_house import MongoHouse
 
 SEED = 20261116
 FOUR_RU = 24_000  # what makes four partitions

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bson.binary import Binary
 from bson.int64 import Int64
-from tests.support.mongo_house import MongoHouse
+from support.mongo_house import MongoHouse
 
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine

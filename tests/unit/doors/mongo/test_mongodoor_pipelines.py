@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.support.mongo_house import MongoHouse
+from support.mongo_house import MongoHouse
 
 CASELESS = {"locale": "en", "strength": 2}
 HERE = {"type": "Point", "coordinates": [0, 0]}

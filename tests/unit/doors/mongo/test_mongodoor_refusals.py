@@ -142,7 +142,7 @@ async def test_collations_are_listed_whole(house: MongoHouse) -> None:
     listed = (await house.ask({"listCollections": 1, "filter": {"name": "d"}}))["cursor"]["firstBatch"][0]
     kept = listed["options"]["collation"]
     assert (kept["strength"], kept["backwards"], kept["version"]) == (3, True, "57.1")
-    text = {"createIndexes": "d", "indexes": [{"key": {"a": "text"}, "name": "t"}]}
+    text: dict[str, Any] = {"createIndexes": "d", "indexes": [{"key": {"a": "text"}, "name": "t"}]}
     assert (await house.ask(text))["code"] == 67
     text["indexes"][0]["collation"] = {"locale": "simple"}
     assert (await house.ask(text))["ok"] == 1.0

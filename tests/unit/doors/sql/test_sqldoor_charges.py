@@ -64,7 +64,7 @@ async def desk() -> AsyncIterator[Desk]:
 def header(response: Response, name: str) -> str | None:
     lines = dict(response.headers)
     if response.lines:
-        lines = dict(line.split(b": ", 1) for line in response.lines.split(b"\r\n"))  # type: ignore[misc]
+        lines = dict(line.split(b": ", 1) for line in response.lines.split(b"\r\n"))
     value = lines.get(name.encode())
     return value.decode() if value is not None else None
 

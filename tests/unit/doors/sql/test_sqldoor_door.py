@@ -4,6 +4,7 @@ agreement of the route table with the table of actions."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from support.caller import KEY, Caller
@@ -57,6 +58,7 @@ async def test_client_encryption_keys(call: Caller) -> None:
     )
     assert (status, changed["_rid"]) == (200, made["_rid"])
     assert changed["_etag"] != made["_etag"]
+    bad: Any
     for bad in ({"id": "x"}, {**key, "id": "x", "more": 1}, {**key, "id": 7}, []):
         assert (await call("POST", "/dbs/db/clientencryptionkeys", bad))[0] == 400
 

@@ -8,7 +8,8 @@ from urllib.parse import unquote
 
 import orjson
 import pytest
-from unit.doors.sql.test_sqldoor_door import Caller, call  # noqa: F401 (a fixture)
+from support.caller import Caller
+from unit.doors.sql.test_sqldoor_door import call  # noqa: F401 (a fixture)
 
 METRICS = "x_ms_documentdb_populatequerymetrics"
 
@@ -27,7 +28,7 @@ async def ask(call: Caller, text: str, **headers: str) -> dict[bytes, bytes]:  #
 
 
 def pairs(header: bytes) -> dict[str, str]:
-    return dict(piece.split("=", 1) for piece in header.decode().split(";"))  # type: ignore[misc]
+    return dict(piece.split("=", 1) for piece in header.decode().split(";"))
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from armillary.doors.table.errors import ROWS, refusal_of
 from armillary.errors import Failure, Kind
 from armillary.languages.odata.compile import compile_filter
 from armillary.model import edm
+from armillary.model.key_values import Key
 
 ENTITY = "/people(PartitionKey='p',RowKey='r')"
 ANY = {"If-Match": "*"}
@@ -554,7 +555,7 @@ async def test_items_of_other_doors_are_entities_if_they_look_so(house: TableHou
         {"id": "untyped", "$id": "untyped", "$pk": "p", "Age": 3},
         {"id": "mistyped", "$id": "mistyped", "$pk": "p", "Age": {"$t": 16, "$v": "3"}},
     ):
-        await items.create(table, document, ItemOptions(key=("p",)), house.account.clock)
+        await items.create(table, document, ItemOptions(key=Key(("p",))), house.account.clock)
     answer = orjson.loads((await house.ask("GET", "/people()")).body)["value"]
     assert [(each["RowKey"], each["Born"], each["ttl"]) for each in answer] == [("good", "2024-01-06T00:00:00Z", 5)]
     assert (await house.ask("GET", "/people(PartitionKey='p',RowKey='plain')")).status == 404

@@ -17,6 +17,7 @@ from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.doors.table.entities.multipart import boundary_of, parts_of, request_of
 from armillary.errors import Failure
+from armillary.model.key_values import Key
 
 KIND = {"Content-Type": "multipart/mixed; boundary=batch_1"}
 
@@ -179,6 +180,7 @@ async def test_what_is_no_batch_is_refused(house: TableHouse, body: bytes) -> No
 
 
 def test_boundaries() -> None:
+    text: bytes | None
     for text in (
         b'multipart/mixed; boundary="a b"',
         b"Multipart/Mixed;charset=utf-8;boundary=x",
@@ -214,10 +216,10 @@ async def test_one_table_through_core_and_door_while_it_splits(seed: int) -> Non
             target = f"/people(PartitionKey='p{number % 20}',RowKey='{row}')"
             assert (await house.ask("MERGE", target, {"seen": number}, {"If-Match": "*"})).status == 204
         else:
-            key = (f"p{number % 20}",)
-            answer = await items.read(table, row, ItemOptions(key=key))
-            document = {**orjson.loads(answer.payload or b""), "seen": {"$t": 16, "$v": number}}
-            await items.replace(table, row, document, ItemOptions(key=key), house.account.clock)
+            options = ItemOptions(key=Key((f"p{number % 20}",)))
+            before = await items.read(table, row, options)
+            document = {**orjson.loads(before.payload or b""), "seen": {"$t": 16, "$v": number}}
+            await items.replace(table, row, document, options, house.account.clock)
         written[row] = number
         await asyncio.sleep(0)
     await house.account.reshaper.finished(reshape)
@@ -232,7 +234,7 @@ async def test_one_table_through_core_and_door_while_it_splits(seed: int) -> Non
     assert sorted(each["RowKey"] for each in found) == [f"{number:03}" for number in range(200)]
     for number in range(200):
         row, key = f"{number:03}", f"p{number % 20}"
-        seen = await items.read(table, row, ItemOptions(key=(key,)))
+        seen = await items.read(table, row, ItemOptions(key=Key((key,))))
         answer = await house.ask("GET", f"/people(PartitionKey='{key}',RowKey='{row}')")
         assert float(header(answer, "x-ms-request-charge") or 0) == seen.charge_ru
         assert orjson.loads(answer.body).get("seen") == written.get(row)

@@ -179,18 +179,18 @@ async def test_lazy_effects_do_not_run_ahead() -> None:
 
 async def test_one_write_for_an_element_and_its_properties() -> None:
     graph = MemoryGraph()
-    writes: list[int] = []
+    counts: list[int] = []
     write = graph.write
 
-    async def watched(given: Any) -> None:
-        writes.append(len(given))
-        await write(given)
+    async def watched(writes: Sequence[Any]) -> None:
+        counts.append(len(writes))
+        await write(writes)
 
     graph.write = watched  # type: ignore[method-assign]
     await run_script(graph, "g.addV('a').property('id','1').property('x',1).property(list,'y',1,'m',2)")
     await run_script(graph, "g.V('1').property('x',2).property('z',3)")
     await run_script(graph, "g.inject(1,2,3).addV('b')")
-    assert writes == [1, 1, 3]
+    assert counts == [1, 1, 3]
     assert (await run_script(graph, "g.V('1').valueMap('x','y','z')")) == [{"x": [2], "y": [1], "z": [3]}]
 
 

@@ -322,7 +322,7 @@ def test_collations_that_are_none(given: Any, code: int) -> None:
 
 
 def test_distinct_values() -> None:
-    documents = [{"a": ["x", "X"]}, {"a": "x"}, {"a": [[1]]}, {}]
+    documents: list[dict[str, Any]] = [{"a": ["x", "X"]}, {"a": "x"}, {"a": [[1]]}, {}]
     assert distinct_values(documents, "a") == ["X", "x", [1]]
     assert distinct_values(documents, "a", parse_collation({"locale": "en", "strength": 2})) == ["x", [1]]
 
@@ -331,7 +331,8 @@ def test_distinct_values() -> None:
 
 
 def test_sorts_of_several_fields() -> None:
-    documents = [{"_id": 1, "a": [{"x": 1, "y": 9}, {"x": 2, "y": 0}]}, {"_id": 2, "a": [{"x": 1, "y": 5}]}, {"_id": 3}]
+    several = [{"x": 1, "y": 9}, {"x": 2, "y": 0}]
+    documents: list[dict[str, Any]] = [{"_id": 1, "a": several}, {"_id": 2, "a": [{"x": 1, "y": 5}]}, {"_id": 3}]
     order = compile_sort({"a.x": 1, "a.y": -1})
     assert [each["_id"] for each in order.applied(documents)] == [3, 1, 2]
     assert [each["_id"] for each in compile_sort({"$natural": -1}).applied(documents)] == [3, 2, 1]

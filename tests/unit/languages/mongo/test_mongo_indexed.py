@@ -166,8 +166,8 @@ async def test_sorts_are_those_of_the_language(shop: Shop, throughput_ru: int, k
     container = await shop.collection("pk", throughput_ru)
     made = documents(seed, 150)
     await shop.insert(container, *made)
-    declared = {"none": [], "plain": [(key, {}) for key in KEYS], "other": OTHERS}[kind]
-    for key, options in declared:
+    declared: dict[str, list[Any]] = {"none": [], "plain": [(key, {}) for key in KEYS], "other": OTHERS}
+    for key, options in declared[kind]:
         await try_index(shop, container, key, **options)
     for sort in SORTS:
         compiled = compile_sort(sort)

@@ -425,10 +425,11 @@ def test_outputs_are_described() -> None:
     }
     merge = compile_pipeline([{"$merge": spec}], context).output
     assert isinstance(merge, Merge) and merge.on == ("a", "b") and merge.when_not_matched == "discard"
-    merged = merge.merged({"_id": 1, "sum": 1}, {"n": 10, "k": 100}, run_values(0, random.random))
+    incoming, values = {"n": 10, "k": 100}, run_values(0, random.random)
+    merged = merge.merged({"_id": 1, "sum": 1}, incoming, merge.variables(incoming, values), values)
     assert merged == {"_id": 1, "sum": 111}
     plain = compile_pipeline([{"$merge": "t"}], context).output
-    assert isinstance(plain, Merge) and plain.merged({"a": 1, "b": 1}, {"b": 2}, []) == {"a": 1, "b": 2}
+    assert isinstance(plain, Merge) and plain.merged({"a": 1, "b": 1}, {"b": 2}, {}, []) == {"a": 1, "b": 2}
 
 
 def test_transforms_of_updates() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import random
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ OPERATORS = ["eq", "ne", "lt", "le", "gt", "ge"]
 def put_value(entity: dict[str, Any], name: str, dice: random.Random) -> None:
     kind = dice.choice(["text", "whole", "long", "double", "truth", "time", "bytes", "guid", "none", "none"])
     annotation = {"long": "Int64", "double": "Double", "time": "DateTime", "bytes": "Binary", "guid": "Guid"}.get(kind)
-    value: Any = {
+    writers: dict[str, Callable[[], Any]] = {
         "text": lambda: dice.choice(TEXTS),
         "whole": lambda: dice.choice(WHOLE),
         "long": lambda: str(dice.choice(LONG)),
@@ -42,7 +42,8 @@ def put_value(entity: dict[str, Any], name: str, dice: random.Random) -> None:
         "bytes": lambda: base64.b64encode(dice.choice(BYTES)).decode(),
         "guid": lambda: dice.choice(GUIDS),
         "none": lambda: None,
-    }[kind]()
+    }
+    value = writers[kind]()
     if value is not None:
         entity[name] = value
         if annotation is not None:
@@ -99,12 +100,12 @@ def expression(dice: random.Random, depth: int = 0) -> str:
 async def house(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Account, Container]]:
     engine = MemoryEngine()
     account = await Account.open(engine, VirtualClock())
-    given: dict[str, Any] = {
+    choices: dict[str, dict[str, Any]] = {
         "one partition": {},
         "three partitions": {"throughput_ru": 18_000},
         "no index": {"indexingPolicy": NO_INDEX},
-    }[request.param]
-    yield account, await new_table(account, **given)
+    }
+    yield account, await new_table(account, **choices[request.param])
     await account.close()
     await engine.close()
 

@@ -49,6 +49,8 @@ def satisfies(condition: Condition, item: Any) -> bool:
             return bool(values_at(item, condition.path))
         case Range():
             return any(_within(condition, value) for value in values_at(item, condition.path))
+        case _:
+            raise AssertionError(f"this comparison knows no {condition}")
 
 
 def _within(condition: Range, value: Any) -> bool:

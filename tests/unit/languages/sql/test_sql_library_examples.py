@@ -351,7 +351,7 @@ def test_dice_are_the_clocks() -> None:
 
 
 def test_document_id_is_the_number_in_the_rid() -> None:
-    items = [{"_rid": "AAAAAIAAAAAFAAAAAAAAAA=="}, {"_rid": "x"}, {"_rid": 5}, {}]
+    items: list[dict[str, Any]] = [{"_rid": "AAAAAIAAAAAFAAAAAAAAAA=="}, {"_rid": "x"}, {"_rid": 5}, {}]
     assert compile_query("SELECT VALUE DOCUMENTID(c) FROM c").bind({}).evaluate_over(items) == [5]
 
 

@@ -9,6 +9,7 @@ import pytest
 from armillary.errors import Failure
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.languages.sql.planning.plan import query_plan
+from armillary.model.key_values import Key
 from armillary.model.keys import PartitionKeyDefinition
 
 KEY = PartitionKeyDefinition.parse({"paths": ["/pk"], "kind": "Hash", "version": 2})
@@ -17,7 +18,7 @@ FULL = {"min": "", "max": "FF", "isMinInclusive": True, "isMaxInclusive": False}
 
 
 def point(*key: Any) -> dict[str, Any]:
-    place = (KEY if len(key) == 1 else TREE_KEY).effective_key(key).hex().upper()
+    place = (KEY if len(key) == 1 else TREE_KEY).effective_key(Key(key)).hex().upper()
     return {"min": place, "max": place, "isMinInclusive": True, "isMaxInclusive": True}
 
 
@@ -62,7 +63,7 @@ def test_ranges_of_pinned_keys() -> None:
 
 
 def test_ranges_of_hierarchical_keys() -> None:
-    low = KEY.effective_key(("x",)).hex().upper()
+    low = KEY.effective_key(Key(("x",))).hex().upper()
     prefix = {"min": low, "max": low + "FF", "isMinInclusive": True, "isMaxInclusive": False}
     assert ranges("c.a = 'x'", TREE_KEY) == [prefix]
     assert ranges("c.a = 'x' AND c['b c'] = 1", TREE_KEY) == [point("x", 1)]
