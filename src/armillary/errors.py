@@ -72,8 +72,27 @@ class Failure(Exception):
         self.charge_ru = charge_ru
         self.details: Mapping[str, Any] = details or {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A refusal that is sent to another process arrives as it was."""
+        given = self.kind, self.message, self.retry_after_ms, self.charge_ru, dict(self.details), self.is_metered
+        return _received, (type(self), *given)
+
     def __repr__(self) -> str:
         return f"Failure({self.kind.name}, {self.message!r})"
+
+
+def _received(
+    made: type[Failure],
+    kind: Kind,
+    message: str,
+    retry_after_ms: int | None,
+    charge_ru: float,
+    details: dict[str, Any],
+    is_metered: bool,
+) -> Failure:
+    failure = made(kind, message, retry_after_ms=retry_after_ms, charge_ru=charge_ru, details=details)
+    failure.is_metered = is_metered
+    return failure
 
 
 def bad_request(message: str, **details: Any) -> Failure:

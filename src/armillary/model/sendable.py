@@ -5,7 +5,7 @@ the same process from making it again; it is not compared, and a copy that was s
 
 from __future__ import annotations
 
-from dataclasses import Field, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any, Final
 
 LOCAL: Final = {"is_local": True}  # the metadata of a field that is not sent; its default is None
@@ -21,7 +21,8 @@ class Sendable:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for each in fields(self):  # type: ignore[arg-type] # subclasses are dataclasses
-            object.__setattr__(self, each.name, state.get(each.name))
+            made = None if each.default_factory is MISSING else each.default_factory
+            object.__setattr__(self, each.name, state[each.name] if each.name in state else made and made())
 
 
 def sent_fields(kind: Any) -> list[Field[Any]]:

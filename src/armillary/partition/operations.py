@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from orjson import loads
+
 from armillary import limits, work
 from armillary.errors import Failure
 from armillary.model import documents, items
 from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_json import document_of
+from armillary.model.bson.bson_values import decode
 from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON
 from armillary.model.indexes.indexing import ItemTerms
 from armillary.model.keys import Key
@@ -39,17 +42,18 @@ class Verb(Enum):
 
 
 @dataclass(slots=True)
-class Draft:
-    """An item ready to be stored, except for the system properties that are set by the write itself."""
+class Draft(Sendable):
+    """An item ready to be stored, except for the system properties that are set by the write itself. Where it was sent
+    to, everything else is made from the text again (`redraft`)."""
 
     item_id: str
-    document: Document
+    document: Document = field(metadata=LOCAL)
     text: bytes  # the item's JSON without system properties and closing brace, or its BSON
     ttl: int
     ts: int
-    made_terms: ItemTerms | None  # None: a large item's, not made yet
+    made_terms: ItemTerms | None = field(metadata=LOCAL)  # None: a large item's, not made yet
     is_indexed: bool
-    rules: Rules
+    rules: Rules | None = field(metadata=LOCAL)  # None: it was sent, and is not made again yet
     format: int = FORMAT_JSON
 
     @property
@@ -58,6 +62,7 @@ class Draft:
         return self.made_terms if self.made_terms is not None else self.make_terms()
 
     def make_terms(self) -> ItemTerms:
+        assert self.rules is not None
         indexing = self.rules.indexing
         if self.format == FORMAT_JSON:
             self.made_terms = indexing.terms(self.document, self.ts)
@@ -102,6 +107,14 @@ def bson_draft(schema: Schema, document: Document, encoded: bytes, ts: int, dire
     if is_indexed and (len(encoded) <= limits.WORK_AT_ONCE_BYTES or work.can_wait()):
         made.make_terms()
     return made
+
+
+def redraft(schema: Schema, made: Draft, directive: str) -> Draft:
+    """A draft that was made elsewhere or by other rules, by those of this schema."""
+    if made.format == FORMAT_BSON:
+        document = made.document if made.rules is not None else decode(made.text)
+        return bson_draft(schema, document, made.text, made.ts, directive)
+    return draft(schema, made.document if made.rules is not None else loads(made.text + b"}"), made.ts, directive)
 
 
 @dataclass(slots=True)

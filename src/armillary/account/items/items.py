@@ -14,7 +14,7 @@ from armillary.account.visits import visits
 from armillary.account.visits.patch_conditions import check_condition
 from armillary.account.visits.read_visits import Answer, FindItem, ReadItem, read_at_hand
 from armillary.account.visits.visits import Session
-from armillary.account.visits.write_visits import BatchAnswer, DeleteByKey, WriteBatch, WriteItem
+from armillary.account.visits.write_visits import BatchAnswer, DeleteByKey, Refused, WriteBatch, WriteItem
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model import resources
@@ -23,7 +23,7 @@ from armillary.model.patch import Patch
 from armillary.partition.budget import Ask
 from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Document as Document
-from armillary.partition.operations import MemberFailed, Operation, draft
+from armillary.partition.operations import Operation, draft
 from armillary.partition.operations import Outcome as Outcome
 from armillary.partition.operations import Result as Result
 from armillary.partition.operations import Verb as Verb
@@ -119,7 +119,7 @@ async def batch(
     """All members in one transaction on one logical partition, or none."""
     epk = container.effective_key(key)
     todo: list[Operation] = []
-    refused: MemberFailed | None = None
+    refused: Refused | None = None
     for index, member in enumerate(members):
         try:
             operation = operation_of(container, member, key, clock)
@@ -127,7 +127,7 @@ async def batch(
                 raise Failure(Kind.KEY_MISMATCH, KEY_DIFFERS)
             todo.append(operation)
         except Failure as failure:
-            refused = MemberFailed(index, failure)
+            refused = Refused(index, failure)
             break
     visit = WriteBatch(epk, todo, len(members), options.session, refused)
     return await visits.run(container, visit, options.ask)

@@ -19,6 +19,7 @@ from armillary.account.visits.visits import Done, Session, Visit, check_session
 from armillary.errors import Failure, Kind
 from armillary.model.keys import Key
 from armillary.model.resources import ResourceType
+from armillary.model.sendable import LOCAL
 from armillary.partition.budget import HUNDREDTHS, WRITE_DEPOSIT, Ask
 from armillary.partition.partition import Partition
 from armillary.scripts.calls import Trace as Trace
@@ -36,6 +37,7 @@ class ProcedureAnswer:
     charge_ru: float
     range_id: int
     lsn: int
+    steps: Trace = field(default_factory=list)  # what it did, if that was to be traced
 
 
 async def execute(
@@ -47,13 +49,14 @@ async def execute(
     *,
     session: Session | None = None,
     ask: Ask | None = None,
-    trace: Trace | None = None,
+    is_traced: bool = False,
     is_rehearsal: bool = False,
 ) -> ProcedureAnswer:
-    """Run a stored procedure in the logical partition of a key. `trace` is given what it does; after a rehearsal
-    nothing of it is kept."""
+    """Run a stored procedure in the logical partition of a key. If it `is_traced`, the answer has the steps that it
+    took, and so have the details of its failure; after a rehearsal nothing of it is kept."""
     script = Script(record.name, record.body["body"], Role.PROCEDURE)
-    visit = RunProcedure(container.effective_key(key), account, key, script, arguments, session, trace, is_rehearsal)
+    epk = container.effective_key(key)
+    visit = RunProcedure(epk, key, script, arguments, session, is_traced, is_rehearsal, account=account)
     return await visits.run(container, visit, ask)
 
 
@@ -75,6 +78,9 @@ class ScriptVisit(Visit[Done]):
     account: Account
     key: Key
     attempts: Attempts
+
+    def receive(self, account: Account) -> None:
+        object.__setattr__(self, "account", account)  # a slot of the subclass
 
     @abstractmethod
     def least_ru(self) -> float:
@@ -116,14 +122,14 @@ class ScriptVisit(Visit[Done]):
 @dataclass(slots=True)
 class RunProcedure(ScriptVisit[ProcedureAnswer]):
     epk: bytes
-    account: Account
     key: Key
     script: Script
     arguments: Sequence[Any]
     session: Session | None = None
-    trace: Trace | None = None
+    is_traced: bool = False
     is_rehearsal: bool = False
-    attempts: Attempts = field(default_factory=Attempts)
+    account: Account = field(kw_only=True, repr=False, metadata=LOCAL)
+    attempts: Attempts = field(default_factory=Attempts, metadata=LOCAL)
     OPERATION: ClassVar[str] = "execute"
 
     def least_ru(self) -> float:
@@ -134,15 +140,19 @@ class RunProcedure(ScriptVisit[ProcedureAnswer]):
         if self.session is not None:
             check_session(partition, self.session)
         functions = query_functions(account, container)
-        if self.trace is not None:
-            self.trace.clear()  # of an earlier attempt
         setting = Setting(self.arguments)
-        ran = await run_script(account.jail, self.script, transaction, setting, account.clock, functions, self.trace)
-        if not self.is_rehearsal:
-            await transaction.commit()
+        steps: Trace | None = [] if self.is_traced else None
+        try:
+            ran = await run_script(account.jail, self.script, transaction, setting, account.clock, functions, steps)
+            if not self.is_rehearsal:
+                await transaction.commit()
+        except Failure as failure:
+            if steps is not None:
+                failure.details = {**failure.details, "steps": steps}
+            raise
         body = transaction.relocated(ran.response) if ran.response is not None else b""
         log = transaction.relocated_log(ran.log)
-        return ProcedureAnswer(body, log, 0.0, partition.range.id, partition.lsn)
+        return ProcedureAnswer(body, log, 0.0, partition.range.id, partition.lsn, steps or [])
 
 
 def _units_ru(partition: Partition) -> float:

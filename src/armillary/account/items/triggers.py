@@ -30,6 +30,7 @@ from armillary.model import charges
 from armillary.model.keys import KEY_DIFFERS, KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import Patch, parse_patch
 from armillary.model.resources import ResourceType
+from armillary.model.sendable import LOCAL
 from armillary.partition.operations import Document, Operation, Outcome, Verb
 from armillary.query.selection import Meter
 from armillary.scripts.functions import QueryFunctions
@@ -136,7 +137,7 @@ async def write_with_triggers(
             raise bad_request(KEY_MISSING)
         key = NO_KEY
 
-    visit = WriteTriggered(container.effective_key(key), account, key, member, triggers)
+    visit = WriteTriggered(container.effective_key(key), key, member, triggers, account=account)
     return await visits.run(container, visit, options.ask)
 
 
@@ -145,11 +146,11 @@ class WriteTriggered(ScriptVisit[TriggeredAnswer]):
     """One item is written with its triggers."""
 
     epk: bytes
-    account: Account
     key: Key
     member: Member
     triggers: Triggers
-    attempts: Attempts = field(default_factory=Attempts)
+    account: Account = field(kw_only=True, repr=False, metadata=LOCAL)
+    attempts: Attempts = field(default_factory=Attempts, metadata=LOCAL)
 
     def least_ru(self) -> float:
         return self.triggers.least_ru
@@ -176,7 +177,8 @@ async def batch_with_triggers(
 ) -> TriggeredBatch:
     """All members with their triggers in one transaction, or none."""
 
-    visit = BatchTriggered(container.effective_key(key), account, key, members, triggers, options.session)
+    epk = container.effective_key(key)
+    visit = BatchTriggered(epk, key, members, triggers, options.session, account=account)
     return await visits.run(container, visit, options.ask)
 
 
@@ -185,12 +187,12 @@ class BatchTriggered(ScriptVisit[TriggeredBatch]):
     """Items are written with their triggers, all or none."""
 
     epk: bytes
-    account: Account
     key: Key
     members: Sequence[Member]
     triggers: Sequence[Triggers]
     session: Session | None = None
-    attempts: Attempts = field(default_factory=Attempts)
+    account: Account = field(kw_only=True, repr=False, metadata=LOCAL)
+    attempts: Attempts = field(default_factory=Attempts, metadata=LOCAL)
     OPERATION: ClassVar[str] = "batch"
 
     def least_ru(self) -> float:

@@ -13,8 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Generic, Protocol, TypeVar
 
+from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.errors import Failure, Kind
+from armillary.model.sendable import Sendable
 from armillary.partition.budget import READ_DEPOSIT, Ask
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed
@@ -35,9 +37,9 @@ class Placed(Charged, Protocol):
 Done = TypeVar("Done", bound=Charged)
 
 
-class Visit(ABC, Generic[Done]):
+class Visit(Sendable, ABC, Generic[Done]):
     """What is asked of one partition. Subclasses are dataclasses whose fields are values that could be sent to another
-    process; `run` does the work where the partition is."""
+    process, except those marked LOCAL; `run` does the work where the partition is."""
 
     __slots__ = ()
 
@@ -49,6 +51,9 @@ class Visit(ABC, Generic[Done]):
     @abstractmethod
     async def run(self, container: Container, partition: Partition) -> Done:
         """Do it. `charge_ru` of what is returned is what it costs."""
+
+    def receive(self, account: Account) -> None:
+        """It was sent from another process: take from this one's account what is not sent."""
 
     def fault_name(self) -> str:
         return self.OPERATION

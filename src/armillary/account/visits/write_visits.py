@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from armillary import limits
 from armillary.account.collections.compiled_changes import SHARES, with_change
@@ -25,7 +25,7 @@ from armillary.model.keys import Key
 from armillary.partition.budget import WRITE_DEPOSIT, Ask
 from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.meter import Meter
-from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb
+from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb, redraft
 from armillary.partition.partition import Partition
 from armillary.partition.upkeep.background_throttle import Slice
 from armillary.storage.engine import View
@@ -45,6 +45,13 @@ class BatchAnswer:
     lsn: int
 
 
+class Refused(NamedTuple):
+    """An operation of a list that cannot be done."""
+
+    place: int
+    failure: Failure
+
+
 @dataclass(slots=True)
 class WriteItem(Visit[Answer]):
     """One operation, in a transaction of its own. With a record it is done once: asked again, the answer is
@@ -61,7 +68,7 @@ class WriteItem(Visit[Answer]):
 
     async def run(self, container: Container, partition: Partition) -> Answer:
         todo, record = self.todo, self.record
-        if todo.draft is None:
+        if todo.draft is None or todo.draft.rules is None:
             todo = ready(container, todo)
         if record is not None:
             outcome = await _recorded(partition, todo, record)
@@ -96,8 +103,12 @@ async def _write_all(container: Container, partition: Partition, todo: Sequence[
 
 
 def ready(container: Container, operation: Operation, shares: int = 1) -> Operation:
-    """The operation with what it needs compiled: the condition of its patch, or its change. `shares`: the number of
-    operations that share the time of the transaction."""
+    """The operation with what it needs made of what was sent: its draft, the compiled condition of its patch, or its
+    compiled change. `shares`: the number of operations that share the time of the transaction."""
+    if operation.draft is not None:
+        if operation.draft.rules is not None:
+            return operation
+        return replace(operation, draft=redraft(container.schema, operation.draft, operation.directive))
     if operation.patch is not None:
         return compiled(container, operation)
     if operation.change is not None and operation.compiled is None:
@@ -106,10 +117,10 @@ def ready(container: Container, operation: Operation, shares: int = 1) -> Operat
 
 
 def ready_all(container: Container, todo: Sequence[Operation]) -> Sequence[Operation]:
-    if all(each.draft is not None for each in todo):
+    if all(each.draft is not None and each.draft.rules is not None for each in todo):
         return todo
     shares = 1 if len(todo) == 1 else SHARES
-    return [each if each.draft is not None else ready(container, each, shares) for each in todo]
+    return [ready(container, each, shares) for each in todo]
 
 
 def repeated_outcome(repeated: Repeated, statement: int) -> Outcome:
@@ -125,7 +136,7 @@ class WriteBatch(Visit[BatchAnswer]):
     todo: Sequence[Operation]
     count: int  # of operations, those behind the first that was refused included
     session: Session | None = None
-    refused: MemberFailed | None = None
+    refused: Refused | None = None
     DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
     IS_READ: ClassVar[bool] = False
     OPERATION: ClassVar[str] = "batch"
@@ -138,7 +149,7 @@ class WriteBatch(Visit[BatchAnswer]):
             check_session(partition, self.session)
         try:
             if self.refused is not None:
-                raise self.refused
+                raise MemberFailed(*self.refused)
             outcomes = await _write_all(container, partition, self.todo)
         except MemberFailed as failed:
             answers: list[Outcome | Failure] = [

@@ -11,7 +11,6 @@ import orjson
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.items import procedures, scripts
-from armillary.account.items.procedures import Trace
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.keys import NO_KEY, Key
@@ -75,19 +74,20 @@ async def run_procedure(call: Call) -> Response:
     fields.end()
     if not isinstance(arguments, list):
         raise bad_request("'arguments' of a run must be a list.")
-    trace: Trace = []
     told: dict[str, Any] = {}
     try:
         answer = await procedures.execute(
-            call.account, container, record, arguments, key, trace=trace, is_rehearsal=is_rehearsal
+            call.account, container, record, arguments, key, is_traced=True, is_rehearsal=is_rehearsal
         )
+        steps = answer.steps
         response = orjson.Fragment(answer.body or b"null")
         told = {"response": response, "log": answer.log, "chargeRu": answer.charge_ru, "kept": not is_rehearsal}
     except Failure as failure:
         if failure.kind not in _ENDS:
             raise
+        steps = failure.details.get("steps", [])
         told = {"failure": failure.message, "chargeRu": failure.charge_ru, "kept": False}
-    return call.answer({**told, "steps": [step.to_json() for step in trace]})
+    return call.answer({**told, "steps": [step.to_json() for step in steps]})
 
 
 def _key(container: Container, given: Any) -> Key:

@@ -31,7 +31,7 @@ from armillary.model.layout import LogicalSize, grown, pack_size
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import item_rid_text
 from armillary.partition.history import change_stream_events, log, versions
-from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft
+from armillary.partition.operations import Document, Draft, Operation, Outcome, Result, Verb, bson_draft, draft, redraft
 from armillary.partition.schema import Schema, expires_s
 from armillary.partition.writing.index_entries import (
     Entries,
@@ -259,11 +259,10 @@ class Writer:
     def _current_draft(self, operation: Operation) -> Draft:
         made = operation.draft
         assert made is not None
+        assert made.rules is not None, "made ready by the visit"
         if made.rules.number != self._schema.rules.number:
             # The container's policy changed between the request's arrival and its transaction.
-            if made.format == FORMAT_BSON:
-                return bson_draft(self._schema, made.document, made.text, made.ts, operation.directive)
-            made = draft(self._schema, made.document, made.ts, operation.directive)
+            return redraft(self._schema, made, operation.directive)
         return made
 
     def _as_stored(self, operation: Operation, stored: bytes, made: Draft) -> Draft:
@@ -393,6 +392,7 @@ class Writer:
         else:
             payload = documents.bson_payload(rid, made.text)
         flags = FLAG_INDEXED if made.is_indexed else 0
+        assert made.rules is not None
         header = ItemHeader(made.format, flags, made.rules.number, lsn, made.ts, made.ttl, epk, step)
         self._txn.put(layout.change_key(lsn, step, rid), log.WRITTEN)
         return header, payload, etag
