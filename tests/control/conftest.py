@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.process import ServerProcess, run_armillary
+from support.process import ServerProcess, call_armillary
 
 _numbers = count(1)
 
@@ -49,7 +49,7 @@ class Operator:
 
     def command(self, *arguments: str, code: int = 0) -> str:
         """What a command prints; on standard error if it is refused."""
-        outcome = run_armillary(*arguments, "--data", str(self.directory))
+        outcome = call_armillary(*arguments, "--data", str(self.directory))
         assert outcome.returncode == code, outcome.stdout + outcome.stderr
         return outcome.stdout if code == 0 else outcome.stderr
 

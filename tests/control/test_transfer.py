@@ -17,7 +17,7 @@ from azure.data.tables import TableServiceClient
 from bson.objectid import ObjectId
 from control.conftest import Operator, Start
 from pymongo import MongoClient
-from support.process import KEY, clean_environment, run_armillary
+from support.process import KEY, call_armillary, clean_environment, run_armillary
 
 from armillary.tools.transfer.endpoints.mongo_endpoint import MongoSource
 
@@ -37,14 +37,12 @@ def write_lines(path: Path, items: list[dict[str, Any]]) -> Path:
 
 
 def transfer(operator: Operator, directory: Path, *arguments: str, code: int = 0, key: str = KEY) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", "armillary", *arguments, "--data", str(operator.directory), "--json"],
-        env=clean_environment() | {"ARMILLARY_REMOTE_KEY": key},
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    # A refused transfer leaves its files and connections to the end of the process.
+    run = call_armillary if code < 2 else run_armillary
+    done = run(
+        *(*arguments, "--data", str(operator.directory), "--json"),
+        environment={"ARMILLARY_REMOTE_KEY": key},
+        directory=directory,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout) if code < 2 else done.stderr

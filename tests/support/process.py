@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import queue
 import resource
@@ -13,26 +14,58 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Self
+from unittest.mock import patch
 
 from armillary.storage.private import private_umask
+from armillary.tools.cli import main
 
 KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 READY_S = STOP_S = 90.0  # of a machine that has other work too
 
 
-def run_armillary(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run_armillary(
+    *arguments: str, environment: dict[str, str] | None = None, directory: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Any command that ends by itself."""
     return subprocess.run(
         [sys.executable, "-m", "armillary", *arguments],
         env=clean_environment() | (environment or {}),
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=READY_S,
         check=False,
     )
+
+
+def call_armillary(
+    *arguments: str, environment: dict[str, str] | None = None, directory: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same command in this process, which spares loading its modules: for tests of what a command does and says,
+    not of its process. In a thread, since commands run event loops of their own and callers may be inside one."""
+    printed = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+
+    def call() -> int:
+        try:
+            return main(arguments)
+        except SystemExit as exit_:  # arguments that are refused while they are parsed, and --help
+            return exit_.code if isinstance(exit_.code, int) else 1
+
+    with (
+        patch.dict(os.environ, clean_environment() | (environment or {}), clear=True),
+        patch("sys.stdin", io.StringIO()),
+        redirect_stdout(printed[0]),
+        redirect_stderr(printed[1]),
+        chdir(directory or "."),
+        ThreadPoolExecutor(1) as thread,
+    ):
+        code = thread.submit(call).result()
+    output, errors = (stream.buffer.getvalue().decode() for stream in printed)  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(list(arguments), code, output, errors)
 
 
 def clean_environment() -> dict[str, str]:
