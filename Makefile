@@ -13,7 +13,7 @@ PIP_INSTALL := .venv/bin/python -m pip install --quiet --disable-pip-version-che
 NODE_IS_FIT := node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1
 ARGS ?=
 
-.PHONY: help install serve test lint types imports site tests bench soak docs docs-serve lock release clean
+.PHONY: help install serve test lint types imports site tests bench soak coverage docs docs-serve lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,17 @@ bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, sid
 # ARGS="--seed NUMBER" and the PYTHONHASHSEED that is printed repeat a run.
 soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long tests, and all random ones from a new seed
 	PYTHONHASHSEED=$${PYTHONHASHSEED:-$$RANDOM} .venv/bin/python -m pytest -m "soak or seeded" --seed draw --timeout 0 $(ARGS)
+
+# Three times slower than the tests alone. Gaps of packages: make coverage GAPS="storage partition"
+COVERAGE := .venv/bin/python -m coverage
+GAPS ?=
+coverage: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## which share of the code the tests run, e.g. make coverage ARGS=tests/storage GAPS=storage
+	rm -rf .cache/coverage && mkdir -p .cache/coverage
+	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(COVERAGE) run -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+		--hypothesis-profile ci --timeout 1800 $(ARGS) || echo "some tests failed: the figures may be too low" >&2
+	$(COVERAGE) combine --quiet
+	$(COVERAGE) json --quiet -o .cache/coverage/report.json
+	.venv/bin/python -m maintenance.coverage .cache/coverage/report.json $(GAPS)
 
 docs: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## write the documentation that is made from code and test results
 	.venv/bin/python -m armillary.tools.settings > docs/settings.md
