@@ -295,6 +295,12 @@ COMPUTED_PROPERTIES_MAX = 20
 CHANGE_FEED_RETENTION_MINUTES_MAX = 30 * 24 * 60
 MIGRATION_VERSION_MINUTES = 7 * 24 * 60  # how long a container keeps versions while it is migrated
 
+# The replicated log of a cluster (ours).
+LOG_ROW_BYTES_MAX = 1 * MB  # of one row; a larger group is several rows, and one larger value is a row of its own
+LEASE_SECONDS = 2.0  # how long a leader may answer strong reads after a renewal, counted from before it was sent
+LEASE_RENEW_SECONDS = 0.5
+LEASE_MARGIN_SECONDS = 0.5  # a rival waits this much longer than the lease: clocks of machines run at unequal rates
+
 # Splits and merges (ours unless said otherwise).
 LOAD_TABLE_BYTES = 8 * MB  # of one table file of a copy: finishing one holds the loop for some 5 ms
 COPY_PORTION_ENTRIES = 256

@@ -64,7 +64,7 @@ def call_armillary(
         ThreadPoolExecutor(1) as thread,
     ):
         code = thread.submit(call).result()
-    output, errors = (stream.buffer.getvalue().decode() for stream in printed)  # type: ignore[attr-defined]
+    output, errors = (stream.buffer.getvalue().decode() for stream in printed)
     return subprocess.CompletedProcess(list(arguments), code, output, errors)
 
 

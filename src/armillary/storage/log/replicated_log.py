@@ -1,0 +1,95 @@
+"""The interface of replicated logs. A log is an ordered sequence of rows that one node at a time may extend, kept by a
+system that survives the loss of a machine: `memory_log.py` in memory, with faults on request, for tests and simulation;
+`postgres_log.py` on PostgreSQL.
+
+Who leads is one record: (epoch, node, renewals). A node that wants to lead raises the epoch by compare-and-set and then
+appends a fence behind the newest row, checking under a lock that the epoch is still its own. `append` only succeeds
+behind a row of the same epoch, so nothing of an earlier leader can follow a fence. The lease is renewed by
+compare-and-set too; it protects strong reads, never the log itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from armillary.storage.log.rows import Place, Row
+
+
+class Deposed(Exception):
+    """Another node leads now. Nothing of this call is in the log, and nothing of this epoch can follow."""
+
+
+class LogUnavailable(Exception):
+    """The log did not answer, or its answer could not be trusted. A call that reads can be repeated."""
+
+
+class LogRefused(Exception):
+    """The log must not be used as it is configured. The message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderState:
+    """Who leads, as the log has it. A change of `renewals` shows that the leader is alive."""
+
+    generation: bytes  # made with the log; a node that has another generation is of another cluster
+    epoch: int  # 0: no node has led yet
+    node: str
+    renewals: int
+    confirmed: Place  # acknowledged rows, as the leader told with its last renewal
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """How far a node has come, as it told the log last."""
+
+    node: str
+    applied: int
+    flushed: int  # survives a crash of the node's machine; rows above it must stay in the log
+
+
+class ReplicatedLog(Protocol):
+    async def leader(self) -> LeaderState:
+        """Who leads now. Raises LogUnavailable."""
+
+    async def take(self, seen: LeaderState, node: str, time_us: int) -> tuple[LeaderState, Row] | None:
+        """Become the leader, if the record is still as it was seen: a compare-and-set to the next epoch, then the
+        fence behind the newest row, in a transaction that checks the epoch under a lock. Returns the new record and the
+        acknowledged fence; None if another node was faster. Raises LogUnavailable: the caller may or may not lead,
+        and looks again."""
+
+    async def renew(self, seen: LeaderState, confirmed: Place) -> LeaderState | None:
+        """Renew the lease by compare-and-set on (epoch, renewals), and tell what is confirmed. None: the record is not
+        as it was seen. Raises LogUnavailable."""
+
+    async def append(self, rows: Sequence[Row]) -> None:
+        """Append rows behind the row before them, atomically. Returns when they are acknowledged as durable. An unknown
+        outcome is resolved inside, however long that takes: the same append is repeated until the rows are there or
+        another epoch is. Raises Deposed. Must not be cancelled: run it in a task of its own."""
+
+    async def read(self, after_seq: int, bytes_max: int) -> list[Row]:
+        """Rows above a seq, in order, at least one if there is any. They need not be acknowledged yet. If the first has
+        not the seq that follows, the rows between were trimmed. Raises LogUnavailable."""
+
+    async def newest(self) -> Place:
+        """The newest row; START if there is none. Raises LogUnavailable."""
+
+    async def tail(self, after_seq: int) -> None:
+        """Wait until there may be rows above a seq, or a while has passed. Raises LogUnavailable."""
+
+    async def register(self, node: str) -> int:
+        """Make this node a replica. Rows above the returned seq stay in the log for it until it has flushed them."""
+
+    async def report(self, node: str, applied: int, flushed: int) -> bool:
+        """Tell how far this replica has come. False: it was removed and has to be built anew."""
+
+    async def replicas(self) -> list[ReplicaState]: ...
+
+    async def remove(self, node: str) -> None:
+        """The node is no replica any more: rows do not wait for it."""
+
+    async def trim(self) -> int:
+        """Remove rows that every replica has flushed, never the newest row. Returns the lowest seq that is left."""
+
+    async def close(self) -> None: ...
