@@ -38,6 +38,7 @@ class Kind(Enum):
     RANGE_GONE = auto()  # the partition key range was split or merged
     RANGE_BUSY = auto()  # the partition key range is completing its split
     NAME_STALE = auto()  # a cached name points to a dropped container
+    NOT_LEADER = auto()  # a write that was sent to a node of a cluster that follows
     # Not now.
     THROTTLED = auto()
     RETRY_WITH = auto()

@@ -297,6 +297,12 @@ MIGRATION_VERSION_MINUTES = 7 * 24 * 60  # how long a container keeps versions w
 
 # The replicated log of a cluster (ours).
 LOG_ROW_BYTES_MAX = 1 * MB  # of one row; a larger group is several rows, and one larger value is a row of its own
+LOG_RETRY_SECONDS = 0.1  # between attempts at an append whose outcome is unknown
+LOG_POLL_SECONDS = 0.25  # how long a follower waits for news before it asks again
+LOG_READ_BYTES = 8 * MB  # that a follower reads at once
+LOG_WAIT_SECONDS_MAX = 10.0  # how long a write waits for the log before it is refused with a retry-after
+LOG_WATCH_SECONDS = 0.5  # how often that is looked at
+HAND_OVER_POLL_SECONDS = 0.005
 LEASE_SECONDS = 2.0  # how long a leader may answer strong reads after a renewal, counted from before it was sent
 LEASE_RENEW_SECONDS = 0.5
 LEASE_MARGIN_SECONDS = 0.5  # a rival waits this much longer than the lease: clocks of machines run at unequal rates

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.replicas import leading_engine
 
 from armillary.storage.engine import Engine
+from armillary.storage.log.memory_log import MemoryLogServer
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
 
@@ -27,7 +29,16 @@ async def _rocks_relaxed(path: Path) -> Engine:
     return await RocksEngine.open(path, "relaxed")
 
 
-ENGINES: dict[str, Opener] = {"memory": _memory, "rocks-full": _rocks_full, "rocks-relaxed": _rocks_relaxed}
+async def _leader(path: Path) -> Engine:
+    return await leading_engine(path, MemoryLogServer(b"generation of it"))
+
+
+ENGINES: dict[str, Opener] = {
+    "memory": _memory,
+    "rocks-full": _rocks_full,
+    "rocks-relaxed": _rocks_relaxed,
+    "leader": _leader,
+}
 
 
 @pytest.fixture(params=ENGINES)

@@ -61,7 +61,7 @@ async def test_what_was_loaded_is_there(engine: Engine, seed: int) -> None:
             loader.put(pairs)
             expected.update(pairs)
     loader.put([])
-    loader.finish()
+    await loader.finish()
     await fill(store, {b"m": b"done"})
     assert await everything(store) == expected | {b"m": b"done"}
     for each in neighbours:
@@ -87,7 +87,7 @@ async def test_a_load_of_many_tables_survives_a_reopening(tmp_path: Path, monkey
     pairs = list(expected.items())
     for at in range(0, len(pairs), 100):
         loader.put(pairs[at : at + 100])
-    loader.finish()
+    await loader.finish()
     await fill(engine.store(3), {b"m": b"done"})
     await engine.close()
     (tmp_path / "load" / "77.sst").write_text("left over by somebody who was killed")

@@ -59,7 +59,7 @@ class Loader(Protocol):
     def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         """Pairs in ascending key order, no key twice. May take some ten milliseconds."""
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         """What was put is durable now, and visible to readers after the next transaction on the store."""
 
     def abandon(self) -> None:

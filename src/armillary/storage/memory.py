@@ -114,7 +114,7 @@ class MemoryLoader:
     def put(self, pairs: Sequence[Pair]) -> None:
         self._map.extend(pairs)
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         pass  # nothing to flush
 
     def abandon(self) -> None:

@@ -50,7 +50,7 @@ class RocksLoader:
             writer[prefix + key] = value
         self._last_key = pairs[-1][0]
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         try:
             if self._writer is not None:
                 self._cut()

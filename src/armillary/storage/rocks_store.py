@@ -23,7 +23,9 @@ _PREFIX_BYTES: Final = 4
 class RocksVersions(Protocol):
     """The engine as its stores see it: versions to read, a queue of writes, and files to load."""
 
-    published: Version | None  # the durable state that readers see; None while the database is opened again
+    @property
+    def published(self) -> Version | None:
+        """The durable state that readers see; None while the database is opened again."""
 
     async def readable(self) -> Version:
         """Waits while the database is opened again."""

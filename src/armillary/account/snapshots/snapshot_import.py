@@ -291,7 +291,7 @@ class SnapshotImport:
     async def _end_store(self) -> None:
         moving, self._moving = self._moving, None
         assert moving is not None
-        moving.loader.finish()
+        await moving.loader.finish()
         ranges = {each.store: each for each in moving.becomes.container_state.ranges}
         first = resources.first_item_rid(ranges[moving.store].id)
         head = moving.head or log.new_head(first, 0)

@@ -28,6 +28,7 @@ STATUSES: dict[Kind, int] = {
     Kind.RANGE_GONE: 404,
     Kind.RANGE_BUSY: 409,
     Kind.NAME_STALE: 404,
+    Kind.NOT_LEADER: 503,
     Kind.THROTTLED: 429,
     Kind.RETRY_WITH: 409,
     Kind.TIMED_OUT: 408,

@@ -40,6 +40,7 @@ CODES: Final[dict[Kind, int]] = {
     Kind.RANGE_GONE: 91,
     Kind.RANGE_BUSY: 91,
     Kind.NAME_STALE: 26,
+    Kind.NOT_LEADER: 10107,  # NotWritablePrimary: drivers look for the primary again
     Kind.THROTTLED: 16500,
     Kind.RETRY_WITH: 112,
     Kind.TIMED_OUT: 50,

@@ -51,6 +51,7 @@ ROWS: dict[Kind, Row] = {
     Kind.RANGE_GONE: Row(410, 1002, "Gone", False),
     Kind.RANGE_BUSY: Row(410, 1007, "Gone", False),
     Kind.NAME_STALE: Row(410, 1000, "Gone", False),
+    Kind.NOT_LEADER: Row(403, 3, "Forbidden", False),  # WriteForbidden: SDKs look for the write region again
     Kind.THROTTLED: Row(429, 3200, "429", True),
     Kind.RETRY_WITH: Row(449, 0, "RetryWith", True),
     Kind.TIMED_OUT: Row(408, 0, "RequestTimeout", False),

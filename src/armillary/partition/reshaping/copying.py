@@ -99,7 +99,7 @@ class Transfer:
                 await rest()
                 self.check_rules()
             for loader in loaders:
-                loader.finish()
+                await loader.finish()
                 await rest()
             for source in self.sources:
                 await _settle(source.store)  # a kept snapshot may show writes that are not durable yet

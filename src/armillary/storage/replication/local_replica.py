@@ -1,0 +1,153 @@
+"""The state of a replica on one node: a data directory with its RocksDB, the position in the log that it has reached,
+and the version that readers see.
+
+Groups come from the log, confirmed, one after the other; `apply` writes one together with its position, and `publish`
+shows it to readers. RocksDB is not synced for that: after a crash its state is that of an earlier position, from which
+the log is applied again. `sync` makes a position durable, so that the log need not keep the rows up to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from armillary import limits
+from armillary.errors import Failure, Kind
+from armillary.storage.directory import DataDirectory
+from armillary.storage.disk_errors import closed, no_room
+from armillary.storage.log.rows import CHAIN_BYTES, GENERATION_BYTES, START, Place
+from armillary.storage.overlay import Layer
+from armillary.storage.rocks_database import Database, KeptState, Version
+
+# After the keys of all stores, under the one store number that is never given out.
+POSITION_KEY: Final = b"\xff\xff\xff\xffposition"
+_FORMAT: Final = 1
+_POSITION: Final = struct.Struct(f">B{GENERATION_BYTES}sQQ{CHAIN_BYTES}sQQ")
+
+
+class Position(NamedTuple):
+    """How far a replica has come: the last row that it has applied, of which log, and what that row says."""
+
+    generation: bytes
+    place: Place
+    time_us: int
+    transactions: int
+
+    def pack(self) -> bytes:
+        return _POSITION.pack(_FORMAT, self.generation, *self.place, self.time_us, self.transactions)
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Position:
+        version, *_ = packed
+        if version != _FORMAT:
+            raise Failure(
+                Kind.UNSUPPORTED,
+                f"The replica's position has format {version}, which this version of Armillary does not read. Upgrade "
+                "this node.",
+            )
+        _, generation, epoch, seq, chain, time_us, transactions = _POSITION.unpack(packed)
+        return cls(generation, Place(epoch, seq, chain), time_us, transactions)
+
+
+def start_of(generation: bytes) -> Position:
+    """The position of a replica that is empty."""
+    return Position(generation, START, 0, 0)
+
+
+class LocalReplica:
+    def __init__(self, directory: DataDirectory, database: Database, position: Position, reserve_bytes: int) -> None:
+        self.directory = directory
+        self.database: Database | None = database
+        self.position = position  # as published
+        self.published: Version | None = database.version()
+        self._applied: tuple[Version, Position] | None = None  # written, and not published
+        self._reserve_bytes = reserve_bytes
+        self._is_whole = asyncio.Event()  # set while the newest state is between two groups
+        self._is_whole.set()
+
+    @classmethod
+    def open(
+        cls,
+        directory: DataDirectory,
+        generation: bytes,
+        *,
+        reserve_bytes: int,
+        open_database: Callable[[Path], Database] = Database,
+    ) -> Self:
+        """A new directory becomes an empty replica of this log. One of another log is refused."""
+        database = open_database(directory.engine_path)
+        stored = database.get(POSITION_KEY)
+        position = Position.unpack(stored) if stored is not None else start_of(generation)
+        if position.generation != generation:
+            database.close()
+            raise Failure(
+                Kind.BAD_REQUEST,
+                "The data directory is a replica of another cluster's log. Name the directory of this cluster, or an "
+                "empty one.",
+            )
+        return cls(directory, database, position, reserve_bytes)
+
+    def check_writable(self) -> Database:
+        if self.database is None:
+            raise closed()
+        if self.directory.free_bytes() < self._reserve_bytes:
+            raise no_room()
+        return self.database
+
+    @property
+    def has_room(self) -> bool:
+        return self.directory.free_bytes() >= self._reserve_bytes
+
+    def apply(self, layer: Layer, position: Position) -> None:
+        """Write a group and its position, atomically. Inside a run of work a large one gives way between portions;
+        readers have the published state meanwhile. Raises what RocksDB raises: then the state is as before if it was a
+        stall, and else unknown until the database is opened again."""
+        assert self.database is not None
+        assert self.published is not None
+        assert self._applied is None, "the group before this one is not published"
+        assert position.place.seq > self.position.place.seq
+        layer.writes[POSITION_KEY] = position.pack()
+        self.published.hold()
+        if len(layer.writes) <= limits.WRITE_AT_ONCE_KEYS:
+            self.database.write(self.database.batch(layer))
+        else:
+            self._is_whole.clear()
+            for batch in self.database.batches(layer):
+                self.database.write(batch)
+            self._is_whole.set()
+        self._applied = self.database.version(), position
+
+    def publish(self) -> None:
+        """Show the applied group to readers."""
+        assert self._applied is not None
+        (self.published, self.position), self._applied = self._applied, None
+
+    def pass_over(self, position: Position) -> None:
+        """Rows that write nothing were confirmed. Not stored by itself: after a crash they are read again."""
+        self.position = position
+
+    async def sync(self) -> Position:
+        """Make the applied state durable. Returns the position that survives a crash of the machine from now on."""
+        database, position = self.database, self.position
+        if database is None:
+            raise closed()
+        await asyncio.get_running_loop().run_in_executor(None, database.sync)
+        return position
+
+    async def keep(self) -> KeptState:
+        database = self.check_writable()
+        while not self._is_whole.is_set():
+            await self._is_whole.wait()
+            database = self.check_writable()
+        return database.keep()
+
+    def close(self) -> None:
+        """Close without writing anything more."""
+        self.published = self._applied = None
+        database, self.database = self.database, None
+        if database is not None:
+            database.stop_background()
+            database.close()

@@ -1,0 +1,177 @@
+"""The engine of a cluster's node behind the interface of storage engines: reads on the local replica, writes through
+the log while this node leads, and refused while it follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from armillary import limits
+from armillary.clock import Clock
+from armillary.errors import Failure
+from armillary.storage.disk_errors import again, closed, translated
+from armillary.storage.engine import Loader, T, Txn
+from armillary.storage.log.replicated_log import ReplicatedLog
+from armillary.storage.overlay import Pair
+from armillary.storage.replication.group_commit import GroupCommit, not_leader
+from armillary.storage.replication.lease import Lease
+from armillary.storage.replication.local_replica import LocalReplica
+from armillary.storage.rocks_database import Database, KeptState, Version
+from armillary.storage.rocks_store import RocksStore, prefix_of
+
+
+class ReplicatedEngine:
+    def __init__(self, replica: LocalReplica, clock: Clock) -> None:
+        self.replica = replica
+        self._clock = clock
+        self._commit: GroupCommit | None = None
+        self._lease: Lease | None = None
+        self._failure: Failure | None = None  # why this node serves nothing
+        self._files = ThreadPoolExecutor(1, "armillary-checkpoint")
+
+    # Roles.
+
+    def lead(self, log: ReplicatedLog, epoch: int, lease: Lease, on_end: Callable[[Failure], None]) -> GroupCommit:
+        """Take writes. The replica has applied everything up to this epoch's fence."""
+        assert self._commit is None
+        self._lease = lease
+        self._commit = GroupCommit(self.replica, log, epoch, lease, self._clock, on_end)
+        return self._commit
+
+    def follow(self) -> None:
+        """Refuse writes. The group commit has ended."""
+        self._commit = self._lease = None
+
+    @property
+    def is_leading(self) -> bool:
+        return self._commit is not None
+
+    @property
+    def may_answer_strongly(self) -> bool:
+        """Whether what is published here is known to be the newest state of the cluster."""
+        return self._lease is not None and self._lease.holds
+
+    # What stores need (RocksVersions).
+
+    @property
+    def published(self) -> Version | None:
+        return self.replica.published
+
+    async def readable(self) -> Version:
+        version = self.replica.published
+        if version is None:
+            raise again(self._failure) if self._failure is not None else closed()
+        return version
+
+    def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
+        if self._commit is None:
+            raise not_leader() if self.replica.database is not None else closed()
+        return self._commit.submit(prefix, fn, is_freeing)
+
+    async def keep(self) -> KeptState:
+        return await self.replica.keep()
+
+    def writable(self) -> Database:
+        return self.replica.check_writable()
+
+    @property
+    def load_path(self) -> Path:
+        return self.replica.directory.load_path
+
+    # The interface of engines.
+
+    def store(self, number: int) -> ReplicatedStore:
+        assert 0 <= number < 2**32 - 1, "a store is numbered with four bytes"
+        return ReplicatedStore(self, prefix_of(number))
+
+    async def drop(self, number: int) -> None:
+        low, high = prefix_of(number), prefix_of(number + 1)
+        await self.submit(b"", lambda txn: txn.delete_range(low, high), is_freeing=True)
+
+    async def checkpoint(self) -> Path:
+        """The local state with its position: what a new replica, or a backup, starts from."""
+        database = self.replica.check_writable()
+
+        def make() -> Path:
+            database.flush()
+            return self.replica.directory.make_checkpoint(database.checkpoint)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._files, make)
+        except Exception as error:
+            raise (translated(error) or error) from error
+
+    async def drop_checkpoint(self, name: str) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._files, self.replica.directory.remove_checkpoint, name)
+
+    def fail(self, failure: Failure) -> None:
+        """This node cannot go on: requests are refused with the reason."""
+        self._failure = failure
+        self.replica.published = None
+
+    async def close(self) -> None:
+        """Finish waiting writes, make everything durable and release the directory."""
+        if self._commit is not None:
+            await self._commit.end(closed())
+            self.follow()
+        self._files.shutdown()
+        database = self.replica.database
+        if database is not None and self._failure is None:
+            await asyncio.get_running_loop().run_in_executor(None, database.finish)
+        self.replica.close()
+        self.replica.directory.release()
+
+
+class ReplicatedStore(RocksStore):
+    __slots__ = ("_log_writer",)
+
+    def __init__(self, engine: ReplicatedEngine, prefix: bytes) -> None:
+        super().__init__(engine, prefix)
+        self._log_writer = engine
+
+    def loader(self) -> Loader:
+        return ReplicatedLoader(self._log_writer, self._prefix)
+
+
+class ReplicatedLoader:
+    """Bulk loading of a store through the log, in transactions of limited size, so that every node has it. It costs the
+    log the bytes of the copy."""
+
+    def __init__(self, engine: ReplicatedEngine, prefix: bytes) -> None:
+        self._engine = engine
+        self._prefix = prefix
+        self._pairs: list[Pair] = []
+        self._size_bytes = 0
+        self._written: list[asyncio.Future[None]] = []
+
+    def put(self, pairs: Sequence[Pair]) -> None:
+        self._pairs.extend(pairs)
+        self._size_bytes += sum(len(key) + len(value) for key, value in pairs)
+        if self._size_bytes >= limits.LOG_ROW_BYTES_MAX // 2:
+            self._submit()
+
+    async def finish(self) -> None:
+        self._submit()
+        await asyncio.gather(*self._written)
+        self._written.clear()
+
+    def abandon(self) -> None:
+        self._pairs.clear()
+        for each in self._written:
+            each.cancel()
+
+    def _submit(self) -> None:
+        pairs, self._pairs, self._size_bytes = self._pairs, [], 0
+        if not pairs:
+            return
+
+        def run(txn: Txn) -> None:
+            for key, value in pairs:
+                txn.put(key, value)
+
+        self._written = [each for each in self._written if not each.done() or each.exception() is not None]
+        self._written.append(self._engine.submit(self._prefix, run))

@@ -1,0 +1,73 @@
+"""Running the transaction functions that wait for a group commit: one after the other, each on an overlay of its own
+over the writes of those before it. A function that raises leaves nothing. Engines write the group and answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from greenlet import GreenletExit
+
+from armillary import limits, work
+from armillary.storage.disk_errors import Answer
+from armillary.storage.engine import Txn
+from armillary.storage.overlay import Get, Layer, OverlayTxn, Scan
+
+
+class Waiting(NamedTuple):
+    fn: Callable[[Txn], Any]
+    prefix: bytes
+    future: asyncio.Future[Any]
+    is_freeing: bool  # allowed on a full disk
+
+
+class Gathering:
+    """The group that is being gathered: its writes, and the answers that are due when they are durable."""
+
+    __slots__ = ("answers", "layer", "size_bytes")
+
+    def __init__(self) -> None:
+        self.layer = Layer()
+        self.answers: list[Answer] = []
+        self.size_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.size_bytes >= limits.GROUP_BYTES_MAX
+
+    def run(
+        self, waiting: deque[Waiting], get: Get, scan: Scan, monotonic_s: Callable[[], float], deadline_s: float
+    ) -> None:
+        """Run waiting functions until the time is up or the group is full. A function that spends more work than a
+        slice gives way to the event loop, and no other function runs before it is done."""
+        run_now = work.current()
+        answers = self.answers
+        while waiting:
+            fn, prefix, future, _ = waiting.popleft()
+            if future.done():  # the caller was cancelled before its function ran
+                continue
+            layer = Layer()
+            try:
+                result = fn(OverlayTxn(layer, self.layer, get, scan, prefix))
+            except GreenletExit:  # the event loop was closed while the function had given way
+                raise
+            except BaseException as error:
+                answers.append(Answer(future, None, error))
+                if not isinstance(error, Exception):
+                    return  # the interpreter is shutting down: keep what was done, run no more
+                continue
+            if self.layer.is_empty():
+                # Nothing to join it with. A large one is a group of its own.
+                self.layer = layer
+                is_large = len(layer.writes) > limits.GROUP_WRITES_MAX
+                self.size_bytes = limits.GROUP_BYTES_MAX if is_large else layer.size_bytes()
+            else:
+                self.size_bytes += self.layer.absorb(layer)
+            answers.append(Answer(future, result, None))
+            if run_now.made_bytes or run_now.derived:
+                work.end_item(run_now, 0)
+            if self.size_bytes >= limits.GROUP_BYTES_MAX or monotonic_s() >= deadline_s:
+                return
