@@ -303,6 +303,7 @@ LOG_READ_BYTES = 8 * MB  # that a follower reads at once
 LOG_WAIT_SECONDS_MAX = 10.0  # how long a write waits for the log before it is refused with a retry-after
 LOG_WATCH_SECONDS = 0.5  # how often that is looked at
 HAND_OVER_POLL_SECONDS = 0.005
+LOG_REPORT_SECONDS = 2.0  # how often a replica syncs its state and tells how far it has come
 LEASE_SECONDS = 2.0  # how long a leader may answer strong reads after a renewal, counted from before it was sent
 LEASE_RENEW_SECONDS = 0.5
 LEASE_MARGIN_SECONDS = 0.5  # a rival waits this much longer than the lease: clocks of machines run at unequal rates

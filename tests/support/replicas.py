@@ -35,6 +35,13 @@ async def leading_engine(path: Path, server: MemoryLogServer, node: str = "a") -
     return engine
 
 
+def stepping_follower(path: Path, server: MemoryLogServer) -> tuple[Follower, ReplicatedEngine]:
+    """A follower that reads the log when the test says so (`step`)."""
+    replica = local_replica(path, server)
+    clock = SystemClock()
+    return Follower(replica, MemoryLog(server, clock), clock, _nothing), ReplicatedEngine(replica, clock)
+
+
 def _nothing(layer: Layer, notes: bytes) -> None:
     return
 

@@ -260,7 +260,7 @@ class SimulatedLoader:
             self._engine.load(self._number, self._pairs)
             self._pairs = []
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         self._engine.load(self._number, self._pairs)
 
     def abandon(self) -> None:

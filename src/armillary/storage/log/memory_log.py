@@ -156,6 +156,15 @@ class MemoryLog:
         await self._faults.after("renew")
         return state
 
+    async def resign(self, seen: LeaderState, successor: str) -> bool:
+        await self._begin("resign")
+        server = self._server
+        if (server.state.epoch, server.state.renewals) != (seen.epoch, seen.renewals):
+            return False
+        server.state = replace(seen, renewals=seen.renewals + 1, node=successor)
+        await self._faults.after("resign")
+        return True
+
     async def append(self, rows: Sequence[Row]) -> None:
         while not self._is_closed:
             try:
@@ -228,7 +237,7 @@ class MemoryLog:
         await self._begin("trim")
         server = self._server
         lowest = min((each.flushed for each in server.replicas.values()), default=0)
-        first = server.trim(lowest)
+        first = server.trim(lowest - 1)
         await self._faults.after("trim")
         return first
 

@@ -46,7 +46,7 @@ class ReplicaState:
 
     node: str
     applied: int
-    flushed: int  # survives a crash of the node's machine; rows above it must stay in the log
+    flushed: int  # survives a crash of the node's machine; this row and those above it stay in the log
 
 
 class ReplicatedLog(Protocol):
@@ -62,6 +62,10 @@ class ReplicatedLog(Protocol):
     async def renew(self, seen: LeaderState, confirmed: Place) -> LeaderState | None:
         """Renew the lease by compare-and-set on (epoch, renewals), and tell what is confirmed. None: the record is not
         as it was seen. Raises LogUnavailable."""
+
+    async def resign(self, seen: LeaderState, successor: str) -> bool:
+        """Give up leading, after the last append: a compare-and-set that names the node that may take over at once; an
+        empty name: any node. False: another node leads already. Raises LogUnavailable."""
 
     async def append(self, rows: Sequence[Row]) -> None:
         """Append rows behind the row before them, atomically. Returns when they are acknowledged as durable. An unknown
@@ -90,6 +94,8 @@ class ReplicatedLog(Protocol):
         """The node is no replica any more: rows do not wait for it."""
 
     async def trim(self) -> int:
-        """Remove rows that every replica has flushed, never the newest row. Returns the lowest seq that is left."""
+        """Remove the rows below the lowest place that every replica has flushed, never the newest row. The row at that
+        place stays: an append whose outcome is unknown looks for the row before it. Returns the lowest seq that is
+        left."""
 
     async def close(self) -> None: ...

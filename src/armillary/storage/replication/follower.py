@@ -9,6 +9,7 @@ back, and the follower stops.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -93,6 +94,7 @@ class Follower:
         self._clock = clock
         self._adopt = adopt
         self._waiting = RowsWaiting(replica.position.place)
+        self._busy = asyncio.Lock()  # held while rows are read and applied, which must not be cancelled half-way
 
     async def run(self) -> None:
         """Follow until cancelled. Raises a Failure if this replica cannot go on: it is cut off, or the log was set
@@ -109,13 +111,14 @@ class Follower:
     async def step(self) -> bool:
         """Read what is new and apply what is confirmed. Returns whether there was anything."""
         waiting = self._waiting
-        rows = await self._log.read(waiting.last_seq, limits.LOG_READ_BYTES)
-        if not rows:
-            await self._check_newest()
-            waiting.confirm((await self._log.leader()).confirmed)
-        elif not waiting.receive(rows):
-            return True
-        return await self._apply() or bool(rows)
+        async with self._busy:
+            rows = await self._log.read(waiting.last_seq, limits.LOG_READ_BYTES)
+            if not rows:
+                await self._check_newest()
+                waiting.confirm((await self._log.leader()).confirmed)
+            elif not waiting.receive(rows):
+                return True
+            return await self._apply() or bool(rows)
 
     async def _check_newest(self) -> None:
         newest, applied = await self._log.newest(), self._replica.position.place
@@ -126,20 +129,28 @@ class Follower:
 
     async def confirm(self, place: Place) -> None:
         """The leader has sent how far its rows are acknowledged."""
-        self._waiting.confirm(place)
-        await self._apply()
+        async with self._busy:
+            self._waiting.confirm(place)
+            await self._apply()
+
+    async def stop(self, running: asyncio.Task[None]) -> None:
+        """End the task of `run`, between two steps."""
+        async with self._busy:
+            running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
     async def catch_up(self, fence: Row) -> None:
         """Apply everything up to the acknowledged fence of this node's own: afterwards it may lead."""
         waiting = self._waiting
-        waiting.forget()
-        while waiting.last_seq < fence.seq:
-            rows = await self._log.read(waiting.last_seq, limits.LOG_READ_BYTES)
-            if not rows:
-                raise set_back()
-            waiting.receive([row for row in rows if row.seq <= fence.seq])
-        waiting.confirm_all(fence.place)
-        await self._apply()
+        async with self._busy:
+            waiting.forget()
+            while waiting.last_seq < fence.seq:
+                rows = await self._log.read(waiting.last_seq, limits.LOG_READ_BYTES)
+                if not rows:
+                    raise set_back()
+                waiting.receive([row for row in rows if row.seq <= fence.seq])
+            waiting.confirm_all(fence.place)
+            await self._apply()
         assert self._replica.position.place == fence.place
 
     async def _apply(self) -> bool:

@@ -264,7 +264,8 @@ class GroupCommit:
         self._end = Failure(reason.kind, reason.message, retry_after_ms=reason.retry_after_ms, details=_FINAL)
         self._watch.cancel()
         if self._flight is not None:
-            refuse(self._flight.answers, unknown_outcome(reason))
+            refuse(self._flight.answers, unknown_outcome(leader_gone()))
+            self._flight = None
         self._refuse_gathered(reason)
         if is_first:
             self._on_end(reason)
@@ -285,6 +286,10 @@ def _give(answers: list[Answer]) -> None:
 
 def not_leader() -> Failure:
     return Failure(Kind.NOT_LEADER, "Another node of the cluster leads now. Send the write there; nothing was stored.")
+
+
+def leader_gone() -> Failure:
+    return Failure(Kind.UNAVAILABLE, "Another node of the cluster leads now.", retry_after_ms=1_000)
 
 
 def storage_failed() -> Failure:

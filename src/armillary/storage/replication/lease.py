@@ -1,5 +1,5 @@
 """The lease of a leader: until when it may answer strong reads, and refusals that write nothing, without asking the
-log.
+log; and how followers judge that it has ended.
 
 It is counted from before the renewal was sent, by the kernel's boot-time clock, which also runs while the machine is
 suspended and cannot be set. Nothing is committed by it: an append succeeds or fails by what the log has.
@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from armillary.limits import LEASE_SECONDS
+from armillary.limits import LEASE_MARGIN_SECONDS, LEASE_SECONDS
+from armillary.storage.log.replicated_log import LeaderState
 
 BootTime = Callable[[], float]
 
@@ -40,6 +41,24 @@ class Lease:
     def holds(self) -> bool:
         return self._now_s() < self._until_s
 
+
+class RivalLease:
+    """The lease of another node, as seen from outside: it may hold until its record has not changed for its whole time
+    and a margin, by this node's own clock. The margin covers clocks that run at unequal rates."""
+
+    def __init__(self, boot_time: BootTime, extra_s: float = 0.0) -> None:
+        self._now_s = boot_time
+        self._wait_s = LEASE_SECONDS + LEASE_MARGIN_SECONDS + extra_s
+        self._seen: tuple[int, int] | None = None
+        self._since_s = 0.0
+
+    def observe(self, state: LeaderState) -> None:
+        """To be called with every answer of the log. The time is taken after it came: the record was as old already."""
+        seen = state.epoch, state.renewals
+        if seen != self._seen:
+            self._seen = seen
+            self._since_s = self._now_s()
+
     @property
-    def left_s(self) -> float:
-        return max(0.0, self._until_s - self._now_s())
+    def is_over(self) -> bool:
+        return self._seen is not None and self._now_s() - self._since_s > self._wait_s

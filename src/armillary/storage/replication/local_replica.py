@@ -64,6 +64,7 @@ class LocalReplica:
         self.position = position  # as published
         self.published: Version | None = database.version()
         self._applied: tuple[Version, Position] | None = None  # written, and not published
+        self._stored = position  # the last that was written; rows that write nothing are passed over
         self._reserve_bytes = reserve_bytes
         self._is_whole = asyncio.Event()  # set while the newest state is between two groups
         self._is_whole.set()
@@ -119,6 +120,7 @@ class LocalReplica:
                 self.database.write(batch)
             self._is_whole.set()
         self._applied = self.database.version(), position
+        self._stored = position
 
     def publish(self) -> None:
         """Show the applied group to readers."""
@@ -131,11 +133,18 @@ class LocalReplica:
 
     async def sync(self) -> Position:
         """Make the applied state durable. Returns the position that survives a crash of the machine from now on."""
-        database, position = self.database, self.position
+        database = self.database
         if database is None:
             raise closed()
+        if self._applied is None and self._is_whole.is_set() and self._stored != self.position:
+            layer = Layer()
+            layer.writes[POSITION_KEY] = self.position.pack()
+            database.write(database.batch(layer))
+            self._stored = self.position
+        # Not what was applied: a position that is not stored is lost in a crash, and its rows are needed again.
+        stored = self._stored
         await asyncio.get_running_loop().run_in_executor(None, database.sync)
-        return position
+        return stored
 
     async def keep(self) -> KeptState:
         database = self.check_writable()

@@ -68,6 +68,7 @@ GOLDEN = {
     Kind.RANGE_GONE: (91, "ShutdownInProgress"),
     Kind.RANGE_BUSY: (91, "ShutdownInProgress"),
     Kind.NAME_STALE: (26, "NamespaceNotFound"),
+    Kind.NOT_LEADER: (10107, "NotWritablePrimary"),
     Kind.THROTTLED: (16500, "TooManyRequests"),
     Kind.RETRY_WITH: (112, "WriteConflict"),
     Kind.TIMED_OUT: (50, "MaxTimeMSExpired"),

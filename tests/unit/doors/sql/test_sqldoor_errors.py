@@ -31,6 +31,7 @@ GOLDEN = {
     Kind.RANGE_GONE: (410, "1002", "Gone"),
     Kind.RANGE_BUSY: (410, "1007", "Gone"),
     Kind.NAME_STALE: (410, "1000", "Gone"),
+    Kind.NOT_LEADER: (403, "3", "Forbidden"),
     Kind.THROTTLED: (429, "3200", "429"),
     Kind.RETRY_WITH: (449, None, "RetryWith"),
     Kind.TIMED_OUT: (408, None, "RequestTimeout"),
@@ -66,9 +67,10 @@ def test_each_row_on_the_wire(kind: Kind) -> None:
     assert "x-ms-retry-after-ms" not in headers
 
 
-def test_no_kind_starts_endpoint_discovery() -> None:
+def test_only_a_follower_starts_endpoint_discovery() -> None:
     discovering = {(403, 3), (403, 1008)}
-    assert not discovering & {(row.status, row.sub_status) for row in ROWS.values()}
+    kinds = {kind for kind, row in ROWS.items() if (row.status, row.sub_status) in discovering}
+    assert kinds == {Kind.NOT_LEADER}
 
 
 def test_text_of_400_has_the_errors_form() -> None:

@@ -1,0 +1,230 @@
+"""Who leads: a node follows until the leader's lease is over, takes over, leads until it is deposed, hands over or
+fails, and follows again. Never two that acknowledge: what the log accepts decides, and leases only protect reads.
+
+Taking over: raise the epoch and append a fence (`ReplicatedLog.take`), apply everything below the fence, open the
+engine for writes. Stepping down: nothing has to be undone, since nothing is in RocksDB that the log has not
+acknowledged. What the account does when the role changes is handed in as `Roles`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from armillary import limits
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.storage.log.replicated_log import LeaderState, LogUnavailable, ReplicatedLog
+from armillary.storage.log.rows import Row
+from armillary.storage.overlay import Layer
+from armillary.storage.replication.follower import Follower
+from armillary.storage.replication.group_commit import GroupCommit, not_leader
+from armillary.storage.replication.lease import BootTime, Lease, RivalLease, boot_time_s
+from armillary.storage.replication.replicated_engine import ReplicatedEngine
+
+_log = logging.getLogger(__name__)
+
+
+class Roles(Protocol):
+    """What is done with the account when the role of this node changes."""
+
+    async def lead(self) -> None:
+        """The engine takes writes: open the account as a leader's."""
+
+    async def follow(self) -> None:
+        """The engine refuses writes: close the account, and open it as a follower's."""
+
+    def adopt(self, layer: Layer, notes: bytes) -> None:
+        """A group was published on this follower."""
+
+
+class Leadership:
+    def __init__(
+        self,
+        node: str,
+        engine: ReplicatedEngine,
+        log: ReplicatedLog,
+        roles: Roles,
+        clock: Clock,
+        *,
+        boot_time: BootTime = boot_time_s,
+        patience_s: float = 0.0,
+    ) -> None:
+        """`patience_s`: how much longer than needed this node waits before it takes over, so that nodes of the
+        preferred region are first."""
+        self.node = node
+        self._engine = engine
+        self._log = log
+        self._roles = roles
+        self._clock = clock
+        self._boot_time = boot_time
+        self._patience_s = patience_s
+        self._rival = RivalLease(boot_time, patience_s)
+        self._successor: str | None = None  # the node to hand over to, if that was asked for
+        self._wake = asyncio.Event()
+        self.state: LeaderState | None = None  # as last seen
+        self.follower: Follower | None = None
+        self._commit: GroupCommit | None = None
+        self.stop_reason: Failure | None = None
+
+    async def run(self) -> None:
+        """Follow and lead until cancelled. Raises a Failure if this node cannot go on."""
+        upkeep = asyncio.ensure_future(self._keep_positions())
+        try:
+            await self._roles.follow()
+            while True:
+                state, lease = await self._follow()
+                await self._lead(state, lease)
+                await self._roles.follow()
+        except Failure as failure:
+            self.stop_reason = failure
+            self._engine.fail(failure)
+            raise
+        finally:
+            upkeep.cancel()
+
+    def hand_over(self, successor: str = "") -> None:
+        """Finish what was accepted, and let another node take over at once."""
+        self._successor = successor
+        self._wake.set()
+
+    @property
+    def leads(self) -> bool:
+        return self._commit is not None
+
+    # Following.
+
+    async def _follow(self) -> tuple[LeaderState, Lease]:
+        """Until this node has taken over, and has applied everything up to its fence."""
+        self._rival = RivalLease(self._boot_time, self._patience_s)
+        self._successor = None
+        self.follower = follower = Follower(self._engine.replica, self._log, self._clock, self._roles.adopt)
+        running = asyncio.ensure_future(follower.run())
+        try:
+            while True:
+                await self._watch_leader(running)
+                lease = Lease(self._boot_time)
+                taken = await self._take(lease)
+                if taken is not None:
+                    await follower.stop(running)
+                    state, fence = taken
+                    while True:
+                        try:
+                            await follower.catch_up(fence)
+                            return state, lease
+                        except LogUnavailable as error:
+                            _log.info("the replicated log does not answer while taking over: %s", error)
+                            await self._clock.sleep(limits.LOG_RETRY_SECONDS)
+        finally:
+            self.follower = None
+            if not running.done():
+                await follower.stop(running)
+
+    async def _watch_leader(self, running: asyncio.Task[None]) -> None:
+        """Until there is no leader whose lease may hold."""
+        while True:
+            if running.done():
+                running.result()  # raises: the follower cannot go on
+            try:
+                self.state = state = await self._log.leader()
+                self._rival.observe(state)
+                # A record that names this node is of an earlier run of it, or of an attempt that did not end: this
+                # process does not lead, and no other process has this node's directory.
+                if state.node in ("", self.node) or self._rival.is_over:
+                    return
+            except LogUnavailable:
+                pass  # the follower tells
+            await self._clock.sleep(limits.LEASE_RENEW_SECONDS)
+
+    async def _take(self, lease: Lease) -> tuple[LeaderState, Row] | None:
+        assert self.state is not None
+        sent_s = lease.now_s()
+        try:
+            taken = await self._log.take(self.state, self.node, int(self._clock.now_s() * 1_000_000))
+        except LogUnavailable:
+            await self._clock.sleep(limits.LOG_RETRY_SECONDS)
+            return None
+        if taken is not None:
+            lease.renew(sent_s)
+            self.state = taken[0]
+            _log.warning("this node takes over: epoch %d, row %d", taken[0].epoch, taken[1].seq)
+        return taken
+
+    # Leading.
+
+    async def _lead(self, state: LeaderState, lease: Lease) -> None:
+        """Until this node has ceased to lead. The engine refuses writes then."""
+        over = asyncio.Event()
+
+        def end(reason: Failure) -> None:
+            lease.end()
+            over.set()
+            self._wake.set()
+
+        self._wake.clear()
+        self._commit = commit = self._engine.lead(self._log, state.epoch, lease, end)
+        try:
+            await self._roles.lead()
+            while not over.is_set() and self._successor is None:
+                sent_s = lease.now_s()
+                try:
+                    renewed = await self._log.renew(state, commit.confirmed.place)
+                    if renewed is None:
+                        _log.warning("another node leads now")
+                        break
+                    lease.renew(sent_s)
+                    self.state = state = renewed
+                except LogUnavailable as error:
+                    _log.info("the lease cannot be renewed: %s", error)
+                await self._pause()
+            if self._successor is not None and not over.is_set():
+                await commit.end(_handing_over())
+                lease.end()
+                await self._resign(state, self._successor)
+        finally:
+            lease.end()
+            commit.abandon(not_leader())
+            self._commit = None
+            self._engine.follow()
+
+    async def _pause(self) -> None:
+        """Until the next renewal is due, or something has to be done earlier."""
+        pause = asyncio.ensure_future(self._clock.sleep(limits.LEASE_RENEW_SECONDS))
+        wake = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait([pause, wake], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pause.cancel()
+            wake.cancel()
+            self._wake.clear()
+
+    async def _resign(self, state: LeaderState, successor: str) -> None:
+        try:
+            if await self._log.resign(state, successor):
+                _log.warning("handed over to %s", successor or "any node")
+        except LogUnavailable as error:  # the others wait for the end of the lease
+            _log.info("handing over was not recorded: %s", error)
+
+    # Upkeep of the log.
+
+    async def _keep_positions(self) -> None:
+        """Tell the log how far this replica has come, so that it keeps no more than is needed."""
+        while True:
+            await self._clock.sleep(limits.LOG_REPORT_SECONDS)
+            try:
+                flushed = await self._engine.replica.sync()
+                applied = self._engine.replica.position.place.seq
+                if not await self._log.report(self.node, applied, flushed.place.seq):
+                    await self._log.register(self.node)
+                if self.leads:
+                    await self._log.trim()
+            except (LogUnavailable, Failure) as error:
+                _log.info("the position of this replica cannot be told: %s", error)
+
+
+def _handing_over() -> Failure:
+    return Failure(
+        Kind.NOT_LEADER,
+        "This node hands over to another node of the cluster. Send the write again; nothing was stored.",
+    )

@@ -1,0 +1,134 @@
+"""Defects that the simulation of a cluster must notice: each breaks one rule of the replicated log. Rules whose breach
+needs a rare order of events have tests of their own: tests/storage/replication, tests/storage/log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
+from armillary.storage.log.replicated_log import LeaderState
+from armillary.storage.log.rows import Row
+from armillary.storage.replication import group_commit
+from armillary.storage.replication.follower import Follower, RowsWaiting
+from armillary.storage.replication.group_commit import Flight, GroupCommit
+from armillary.storage.replication.lease import RivalLease
+from armillary.storage.replication.local_replica import LocalReplica, Position
+from armillary.storage.replication.replicated_engine import ReplicatedEngine
+
+Planted = Any  # a context manager
+
+
+def acknowledge_before_the_append() -> Planted:
+    fly = GroupCommit._fly
+
+    async def answer_first(self: GroupCommit, flight: Flight) -> None:
+        group_commit._give(flight.answers)
+        await fly(self, flight)
+
+    return patch.object(GroupCommit, "_fly", answer_first)
+
+
+def no_fence() -> Planted:
+    async def take(self: MemoryLog, seen: LeaderState, node: str, time_us: int) -> tuple[LeaderState, Row] | None:
+        await self._begin("take")
+        server = self._server
+        if server.state != seen:
+            return None
+        server.state = state = replace(seen, epoch=seen.epoch + 1, node=node, renewals=seen.renewals + 1)
+        if server.newest is None:
+            server.add_fence(state.epoch, time_us)
+        newest = server.newest
+        assert newest is not None
+        return state, newest
+
+    def add(self: MemoryLogServer, rows: Sequence[Row]) -> bool:  # without a fence there is no epoch to compare
+        newest = self.newest
+        if newest is None or newest.seq >= rows[0].seq:
+            return all(self.at(row.seq) == row for row in rows)
+        self.rows.extend(rows)
+        self._wake()
+        return True
+
+    both = ExitStack()
+    both.enter_context(patch.object(MemoryLog, "take", take))
+    both.enter_context(patch.object(MemoryLogServer, "add", add))
+    return both
+
+
+def apply_unconfirmed_rows() -> Planted:
+    receive = RowsWaiting.receive
+
+    def trust(self: RowsWaiting, rows: Sequence[Row]) -> bool:
+        did = receive(self, rows)
+        self._confirmed = self.last_seq
+        return did
+
+    return patch.object(RowsWaiting, "receive", trust)
+
+
+def trim_too_far() -> Planted:
+    async def trim(self: MemoryLog) -> int:
+        highest = max((each.applied for each in self._server.replicas.values()), default=0)
+        return self._server.trim(highest)
+
+    return patch.object(MemoryLog, "trim", trim)
+
+
+def flushed_is_applied() -> Planted:
+    async def sync(self: LocalReplica) -> Position:
+        return self.position  # nothing was synced
+
+    return patch.object(LocalReplica, "sync", sync)
+
+
+def take_over_without_waiting() -> Planted:
+    return patch.object(RivalLease, "is_over", property(lambda self: True))
+
+
+def refusals_without_the_lease() -> Planted:
+    proceed = GroupCommit._proceed
+
+    def answer(self: GroupCommit) -> None:
+        gathering = self._gathering
+        if gathering.answers and gathering.layer.is_empty():
+            group_commit._give(gathering.answers)
+            gathering.answers = []
+        proceed(self)
+
+    return patch.object(GroupCommit, "_proceed", answer)
+
+
+def memory_adopted_later() -> Planted:
+    init = Follower.__init__
+
+    def late(self: Follower, *arguments: Any) -> None:
+        init(self, *arguments)
+        adopt, loop = self._adopt, asyncio.get_running_loop()
+        self._adopt = lambda layer, notes: (loop.call_later(0.05, adopt, layer, notes), None)[1]
+
+    return patch.object(Follower, "__init__", late)
+
+
+def strong_reads_without_the_lease() -> Planted:
+    return patch.object(ReplicatedEngine, "may_answer_strongly", property(lambda self: self.is_leading))
+
+
+DEFECTS: dict[str, Callable[[], Planted]] = {
+    each.__name__: each
+    for each in (
+        acknowledge_before_the_append,
+        no_fence,
+        apply_unconfirmed_rows,
+        trim_too_far,
+        flushed_is_applied,
+        take_over_without_waiting,
+        refusals_without_the_lease,
+        strong_reads_without_the_lease,
+        memory_adopted_later,
+    )
+}

@@ -1,0 +1,165 @@
+"""Which rows a follower applies, and when a replica must stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.replicas import leading_engine, local_replica, stepping_follower
+
+from armillary.clock import SystemClock
+from armillary.errors import Failure, Kind
+from armillary.storage.engine import Txn
+from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
+from armillary.storage.log.rows import START, Place, Row, RowKind, group_rows, new_row, read_group
+from armillary.storage.overlay import Layer
+from armillary.storage.replication.follower import RowsWaiting
+
+GENERATION = b"a log of a test."
+
+
+def row(after: Place, data: bytes = b"", *, epoch: int = 1, confirmed: Place = START, is_last: bool = True) -> Row:
+    return new_row(
+        after,
+        epoch,
+        RowKind.GROUP,
+        confirmed=confirmed,
+        time_us=1,
+        transactions=1,
+        is_last=is_last,
+        data=data,
+    )
+
+
+def test_only_confirmed_rows_are_applied() -> None:
+    waiting = RowsWaiting(START)
+    first = row(START)
+    second = row(first.place)
+    assert waiting.receive([first, second])
+    assert waiting.next_group() == []
+    waiting.confirm(first.place)
+    assert waiting.next_group() == [first]
+    waiting.applied([first])
+    assert waiting.next_group() == []
+    assert waiting.receive([row(second.place, confirmed=second.place)])
+    assert waiting.next_group() == [second]
+
+
+def test_a_confirmation_counts_for_its_own_chain_alone() -> None:
+    waiting = RowsWaiting(START)
+    lost, kept = row(START, b"lost"), row(START, b"kept", epoch=2)
+    waiting.receive([lost])
+    waiting.confirm(kept.place)
+    assert waiting.next_group() == []
+    assert not waiting.receive([row(kept.place, epoch=2)])  # they do not follow: what waited is forgotten
+    assert waiting.last_seq == 0
+    assert waiting.receive([kept, row(kept.place, confirmed=kept.place)])
+    assert waiting.next_group() == [kept]
+
+
+def test_a_group_of_several_rows_is_applied_whole() -> None:
+    waiting = RowsWaiting(START)
+    first = row(START, is_last=False)
+    second = row(first.place)
+    waiting.receive([first])
+    waiting.confirm(first.place)
+    assert waiting.next_group() == []
+    waiting.receive([second])
+    waiting.confirm(second.place)
+    assert waiting.next_group() == [first, second]
+
+
+def test_rows_that_do_not_follow_from_what_was_applied_stop_the_replica() -> None:
+    applied = row(START, b"applied")
+    waiting = RowsWaiting(applied.place)
+    with pytest.raises(Failure, match="set back"):
+        waiting.receive([row(row(START, b"other").place)])
+    with pytest.raises(Failure, match="too far behind"):
+        waiting.receive([row(row(applied.place).place)])
+
+
+def test_large_groups_are_several_rows_and_arrive_as_they_were() -> None:
+    layer = Layer()
+    layer.clear(b"\0\0\0\1a", b"\0\0\0\1b")
+    for number in range(300):
+        layer.writes[b"%08d" % number] = b"x" * 10_000
+    layer.writes[b"gone"] = None
+    rows = group_rows(layer, after=START, epoch=3, confirmed=START, time_us=5, transactions=2, notes=b"note")
+    assert len(rows) == 3
+    assert [each.is_last for each in rows] == [False, False, True]
+    sent = [Row.unpack(each.pack()) for each in rows]
+    assert sent == rows
+    read, notes = read_group(sent)
+    assert (read.cleared, read.writes, notes) == (layer.cleared, layer.writes, b"note")
+    assert all(each.follows(before) for each, before in zip(rows, [START, *(r.place for r in rows)], strict=False))
+
+
+def test_rows_of_an_unknown_form_are_refused() -> None:
+    packed = bytearray(row(START, b"").pack())
+    for data in (b"", b"\2" + bytes(20), b"\1" + b"\xff" * 8):
+        with pytest.raises(Failure) as caught:
+            read_group([row(START, data)])
+        assert caught.value.kind is Kind.UNSUPPORTED
+    packed[-2] = 99  # the kind
+    with pytest.raises(Failure, match="kind 99"):
+        Row.unpack(bytes(packed))
+
+
+async def put(engine_path: Path, server: MemoryLogServer, **pairs: bytes) -> None:
+    engine = await leading_engine(engine_path, server)
+
+    def run(txn: Txn) -> None:
+        for key, value in pairs.items():
+            txn.put(key.encode(), value)
+
+    await engine.store(1).write(run)
+    await engine.close()
+
+
+async def test_a_follower_reaches_the_state_of_the_leader(tmp_path: Path) -> None:
+    server = MemoryLogServer(GENERATION)
+    await put(tmp_path / "a", server, x=b"1", y=b"2")
+    follower, engine = stepping_follower(tmp_path / "b", server)
+    await follower.step()
+    assert await engine.store(1).read(lambda view: view.get(b"x")) is None, "the last row is not confirmed yet"
+    await put(tmp_path / "a", server, y=b"3")
+    await follower.step()
+    assert await engine.store(1).read(lambda view: (view.get(b"x"), view.get(b"y"))) == (b"1", b"2")
+    with pytest.raises(Failure) as caught:
+        await engine.store(1).write(lambda txn: txn.put(b"x", b"9"))
+    assert caught.value.kind is Kind.NOT_LEADER
+    await engine.close()
+
+
+async def test_a_log_that_was_set_back_is_noticed(tmp_path: Path) -> None:
+    server = MemoryLogServer(GENERATION)
+    await put(tmp_path / "a", server, x=b"1")
+    await put(tmp_path / "a", server, x=b"2")
+    follower, engine = stepping_follower(tmp_path / "b", server)
+    await follower.step()
+    assert engine.replica.position.place.seq > 1
+    server.set_back(1)
+    with pytest.raises(Failure, match="set back"):
+        await follower.step()
+    await engine.close()
+
+
+async def test_a_replica_of_another_log_is_refused(tmp_path: Path) -> None:
+    await put(tmp_path / "a", MemoryLogServer(GENERATION), x=b"1")
+    with pytest.raises(Failure, match="another cluster"):
+        local_replica(tmp_path / "a", MemoryLogServer(b"some other log.."))
+
+
+async def test_trimming_keeps_what_an_unfinished_append_needs(tmp_path: Path) -> None:
+    server = MemoryLogServer(GENERATION)
+    await put(tmp_path / "a", server, x=b"1")
+    log = MemoryLog(server, SystemClock())
+    newest = await log.newest()
+    await log.register("a")
+    await log.report("a", newest.seq, newest.seq)
+    assert await log.trim() == newest.seq, "the newest row stays"
+    following = row(newest, b"more", epoch=newest.epoch)
+    await log.append([following])
+    await log.append([following])  # its answer was lost
+    await log.report("a", following.seq, newest.seq)
+    assert await log.trim() == newest.seq, "the row at the lowest flushed place stays"
