@@ -41,7 +41,7 @@ def no_fence() -> Planted:
             return None
         server.state = state = replace(seen, epoch=seen.epoch + 1, node=node, renewals=seen.renewals + 1)
         if server.newest is None:
-            server.add_fence(state.epoch, time_us)
+            server.add_fence(state.epoch, node, time_us)
         newest = server.newest
         assert newest is not None
         return state, newest

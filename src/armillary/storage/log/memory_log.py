@@ -69,7 +69,8 @@ class MemoryLogServer:
         self._wake()
         return True
 
-    def add_fence(self, epoch: int, time_us: int) -> Row:
+    def add_fence(self, epoch: int, node: str, time_us: int) -> Row:
+        """The fence names its node: after a failover that has lost one, another node may take the same epoch."""
         newest = self.newest
         place = newest.place if newest is not None else START
         time_us = max(time_us, newest.time_us) if newest is not None else time_us
@@ -82,7 +83,7 @@ class MemoryLogServer:
             time_us=time_us,
             transactions=count,
             is_last=True,
-            data=b"",
+            data=node.encode(),
         )
         self.rows.append(fence)
         self._wake()
@@ -143,7 +144,7 @@ class MemoryLog:
         await self._begin("fence")
         if server.state.epoch != state.epoch:
             return None
-        fence = server.add_fence(state.epoch, time_us)
+        fence = server.add_fence(state.epoch, node, time_us)
         await self._acknowledged("fence", fence.seq)
         return state, fence
 
