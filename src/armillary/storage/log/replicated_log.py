@@ -25,7 +25,7 @@ class LogUnavailable(Exception):
     """The log did not answer, or its answer could not be trusted. A call that reads can be repeated."""
 
 
-class LogRefused(Exception):
+class LogRefused(LogUnavailable):
     """The log must not be used as it is configured. The message says what is missing."""
 
 
@@ -47,6 +47,16 @@ class ReplicaState:
     node: str
     applied: int
     flushed: int  # survives a crash of the node's machine; this row and those above it stay in the log
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node of the cluster, as it announced itself last."""
+
+    node: str
+    region: str
+    addresses: dict[str, str]  # by the name of the door
+    silent_s: float  # since its last announcement, by the clock of the log
 
 
 class ReplicatedLog(Protocol):

@@ -1,0 +1,243 @@
+"""Connections to PostgreSQL for the replicated log: the primary is found among several hosts, each new session gets its
+settings and is checked, and a session that met anything unexpected is never used again.
+
+A statement is not cancelled: PostgreSQL reports a commit as done when the wait for its standbys is cancelled. A peer
+that is gone is found by TCP, a primary that was replaced by asking the other hosts for a higher timeline, and then the
+connection is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from armillary.limits import LOG_CALL_SECONDS, LOG_CONNECT_SECONDS, LOG_KEEPALIVE_SECONDS, LOG_PRIMARY_SECONDS
+from armillary.storage.log.postgres_checks import check, facts_of, set_up
+from armillary.storage.log.postgres_schema import identity_of
+from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
+
+T = TypeVar("T")
+
+_SCHEMES = ("postgresql", "postgres")
+
+
+def driver() -> Any:
+    try:
+        import asyncpg
+    except ImportError:
+        raise LogRefused(
+            "The replicated log needs asyncpg, which is not installed: pip install 'armillary[cluster]'."
+        ) from None
+    return asyncpg
+
+
+def host_urls(url: str) -> list[str]:
+    """One URL for each host of a URL with several: `postgresql://user@a:5432,b:5433/database`."""
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES:
+        raise LogRefused("The address of the replicated log must begin with postgresql://.")
+    user, at, hosts = parts.netloc.rpartition("@")
+    # The primary is looked for here, one host after the other, each within its own time.
+    options = [each for each in parts.query.split("&") if each and not each.startswith("target_session_attrs=")]
+    rest = parts._replace(query="&".join(options))
+    return [rest._replace(netloc=user + at + host).geturl() for host in hosts.split(",")]
+
+
+class Session:
+    """A connection whose server was found fit."""
+
+    def __init__(self, connection: Any, timeline: int) -> None:
+        self.connection = connection
+        self.timeline = timeline
+        self.warning: str | None = None
+        self.tables_end = 0  # the first seq that may have no table
+        connection.add_log_listener(self._warn)
+
+    def _warn(self, connection: Any, message: Any) -> None:
+        self.warning = str(message)
+
+    def cut(self) -> None:
+        self.connection.terminate()
+
+
+class Connector:
+    """Opens sessions on the primary."""
+
+    def __init__(self, url: str, log: int, *, allows_single: bool) -> None:
+        self._driver = driver()
+        self._urls = host_urls(url)
+        self._log = log
+        self._allows_single = allows_single
+        self._timeline = 0  # the highest that was seen: a primary of an earlier one was replaced
+        self.generation: bytes | None = None  # of the log, once it is known
+        self.errors = (OSError, self._driver.PostgresError, self._driver.InterfaceError)
+        self.is_locked = self._driver.LockNotAvailableError
+
+    async def connect(self) -> Session:
+        """Raises LogRefused if a primary was found that must not be used, else LogUnavailable if there is none."""
+        reasons: list[str] = []
+        refusal: LogRefused | None = None
+        for url in list(self._urls):
+            try:
+                session = await self._connect(url)
+            except LogRefused as error:
+                refusal = error
+            except LogUnavailable as error:
+                reasons.append(str(error))
+            else:
+                self._urls.sort(key=lambda each: each != url)  # the first to be tried the next time
+                return session
+        if refusal is not None:
+            raise refusal
+        raise LogUnavailable("no primary of PostgreSQL answers: " + "; ".join(reasons))
+
+    async def check(self, session: Session) -> None:
+        """Check a server again: its configuration may have been changed and reloaded."""
+        facts = await facts_of(session.connection)
+        check(facts, allows_single=self._allows_single)
+
+    async def is_replaced(self, session: Session) -> bool:
+        """Whether another host was promoted after the session's."""
+        for url in list(self._urls):
+            try:
+                timeline = (await self._connect(url, is_probe=True)).timeline
+            except LogUnavailable:
+                continue
+            if timeline > session.timeline:
+                return True
+        return False
+
+    async def _connect(self, url: str, *, is_probe: bool = False) -> Session:
+        try:
+            # Text of a driver's own error for a malformed URL is of no use to an operator.
+            connection = await self._driver.connect(url, timeout=LOG_CONNECT_SECONDS, target_session_attrs="any")
+        except ValueError:
+            raise LogRefused("The address of the replicated log is malformed.") from None
+        except (*self.errors, TimeoutError) as error:
+            raise LogUnavailable(_text(error)) from None
+        limit = asyncio.get_running_loop().call_later(LOG_CONNECT_SECONDS, connection.terminate)
+        is_kept = False
+        try:
+            session = await self._prepare(connection)
+            is_kept = not is_probe
+        except self.errors as error:
+            raise LogUnavailable(_text(error)) from None
+        finally:
+            limit.cancel()
+            if not is_kept:
+                connection.terminate()
+        return session
+
+    async def _prepare(self, connection: Any) -> Session:
+        _find_dead_peers(connection)
+        await set_up(connection)
+        facts = await facts_of(connection)
+        check(facts, allows_single=self._allows_single)
+        if facts.timeline < self._timeline:
+            raise LogUnavailable("the server was the primary before another one was promoted")
+        if self.generation is not None:
+            await self._check_generation(connection)
+        self._timeline = facts.timeline
+        return Session(connection, facts.timeline)
+
+    async def _check_generation(self, connection: Any) -> None:
+        identity = await identity_of(connection, self._log)
+        if identity is None:
+            raise LogRefused("The database holds no log of Armillary: the address leads to another database.")
+        if identity[0] != self.generation:
+            raise LogRefused(
+                "The database holds the log of another cluster: the address leads elsewhere, or the log was made anew."
+            )
+
+
+class Lane:
+    """One session, for one call at a time, opened when it is needed."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._session: Session | None = None
+        self._lock = asyncio.Lock()
+        self._is_closed = False
+
+    async def run(self, work: Callable[[Session], Awaitable[T]], limit_s: float | None = LOG_CALL_SECONDS) -> T:
+        """Call `work` with the session. Raises LogUnavailable if its outcome is unknown: an error, a warning of the
+        server, or, where there is a limit, no answer."""
+        async with self._lock:
+            session = await self._open()
+            is_sound = False
+            try:
+                result = await self._watched(session, work, limit_s)
+                if session.warning is not None:
+                    raise LogUnavailable(session.warning)
+                is_sound = True
+                return result
+            except self._connector.errors as error:
+                raise LogUnavailable(_text(error)) from None
+            finally:
+                if not is_sound:
+                    self._session = None
+                    session.cut()
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._session is not None:
+            self._session.cut()
+
+    async def _open(self) -> Session:
+        self._check_open()
+        if self._session is None or self._session.connection.is_closed():
+            self._session = await self._connector.connect()
+            if self._is_closed:
+                self._session.cut()
+            self._check_open()
+        return self._session
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LogUnavailable("the log is closed")
+
+    async def _watched(self, session: Session, work: Callable[[Session], Awaitable[T]], limit_s: float | None) -> T:
+        loop = asyncio.get_running_loop()
+        watches: list[asyncio.Task[None]] = []
+        timers = [
+            loop.call_later(LOG_PRIMARY_SECONDS, lambda: watches.append(loop.create_task(self._watch(session)))),
+        ]
+        if limit_s is not None:
+            timers.append(loop.call_later(limit_s, session.cut))
+        try:
+            return await work(session)
+        finally:
+            for timer in timers:
+                timer.cancel()
+            for watch in watches:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
+
+    async def _watch(self, session: Session) -> None:
+        """Cut the session if its server is not the primary any more. A server that is stopped or cut off from its
+        standbys keeps its connections and answers none of them."""
+        while not await self._connector.is_replaced(session):  # noqa: ASYNC110 - other hosts have no event for it
+            await asyncio.sleep(LOG_PRIMARY_SECONDS)
+        session.cut()
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _find_dead_peers(connection: Any) -> None:
+    """Let TCP end a connection whose peer is gone, both while nothing is sent and while what was sent is not
+    acknowledged."""
+    pair = connection._transport.get_extra_info("socket")  # the driver has no public way to it
+    if pair is None or pair.family == socket.AF_UNIX:
+        return
+    with socket.socket(fileno=os.dup(pair.fileno())) as own:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, LOG_KEEPALIVE_SECONDS)
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LOG_KEEPALIVE_SECONDS * 1000)

@@ -1,0 +1,306 @@
+"""The replicated log on PostgreSQL, which replicates it synchronously to its standbys.
+
+Appends, the lease, reading and upkeep have a connection each, so none waits for another. A failover of PostgreSQL is
+survived inside the calls: an append is repeated until its outcome is known, other calls raise LogUnavailable and can be
+repeated. What a server answers without having written anything counts only after a synchronous commit on the same
+connection, because a former primary that does not know of its successor still answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from armillary import limits
+from armillary.storage.log import postgres_statements as sql
+from armillary.storage.log.postgres_connections import Connector, Lane, Session
+from armillary.storage.log.postgres_schema import LogTables, create_log, identity_of, migrate
+from armillary.storage.log.replicated_log import (
+    Deposed,
+    LeaderState,
+    LogRefused,
+    LogUnavailable,
+    NodeState,
+    ReplicaState,
+)
+from armillary.storage.log.rows import START, Place, Row, RowKind, new_row
+
+_log = logging.getLogger("armillary.storage")
+
+
+class PostgresLog:
+    """A log of a cluster, as one node uses it."""
+
+    def __init__(self, connector: Connector, number: int, generation: bytes, table_rows: int) -> None:
+        self._connector = connector
+        self._number = number
+        self.generation = generation
+        self._tables = LogTables(number, table_rows)
+        self._appending, self._leading, self._reading, self._upkeep = (Lane(connector) for _ in range(4))
+        self._last: Place | None = None  # the newest acknowledged row of this node's epoch
+        self._renewing: LeaderState | None = None  # of a renewal whose outcome is unknown
+        self._is_closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        number: int = 0,
+        generation: bytes | None = None,
+        allows_single: bool = False,
+        table_rows: int = limits.LOG_TABLE_ROWS,
+    ) -> PostgresLog:
+        """Connect, and create the log if the database holds none; with a generation, only the log of that generation is
+        opened. Raises LogRefused or LogUnavailable."""
+        connector = Connector(url, number, allows_single=allows_single)
+        connector.generation = generation
+        lane = Lane(connector)
+
+        async def prepare(session: Session) -> tuple[bytes, int] | None:
+            connection = session.connection
+            await migrate(connection)
+            await create_log(connection, number, table_rows, START.pack())
+            return await identity_of(connection, number)
+
+        try:
+            identity = await lane.run(prepare)
+        finally:
+            lane.close()
+        if identity is None:
+            raise LogUnavailable("the log was removed while it was opened")
+        connector.generation = identity[0]
+        return cls(connector, number, *identity)
+
+    async def leader(self) -> LeaderState:
+        return _leader_state(await self._leading.run(self._fetch(sql.LEADER)))
+
+    async def take(self, seen: LeaderState, node: str, time_us: int) -> tuple[LeaderState, Row] | None:
+        async def work(session: Session) -> tuple[LeaderState, Row] | None:
+            connection = session.connection
+            newest = await connection.fetchrow(sql.NEWEST, self._number)
+            next_seq = newest["seq"] + 1 if newest is not None else 1
+            await self._tables.reach(connection, next_seq, next_seq)
+            async with connection.transaction():
+                found = await connection.fetchrow(sql.TAKE, self._number, seen.epoch, seen.renewals, node)
+                if found is None:
+                    return None
+                state = _leader_state(found)
+                # The record is locked now. The former leader may still append, until a fence comes first.
+                while True:
+                    fence = _fence(await connection.fetchrow(sql.NEWEST, self._number), state, time_us)
+                    if await connection.fetchval(sql.APPEND_FENCE, self._number, *sql.columns_of(fence)) is not None:
+                        break
+            return state, fence
+
+        taken = await self._leading.run(work)
+        if taken is not None:
+            self._last, self._renewing = taken[1].place, None
+        return taken
+
+    async def renew(self, seen: LeaderState, confirmed: Place) -> LeaderState | None:
+        is_repeated = self._renewing is not None and (self._renewing.epoch, self._renewing.renewals) == (
+            seen.epoch,
+            seen.renewals,
+        )
+
+        async def work(session: Session) -> Any:
+            await self._connector.check(session)
+            self._renewing = seen
+            return await self._written(session, sql.RENEW, seen.epoch, seen.renewals, confirmed.pack(), is_repeated)
+
+        found = await self._leading.run(work)
+        self._renewing = None
+        return _leader_state(found) if found is not None else None
+
+    async def append(self, rows: Sequence[Row]) -> None:
+        async def work(session: Session) -> bool:
+            return await self._append(session, rows)
+
+        while not self._is_closed:
+            try:
+                is_ours = await self._appending.run(work, limit_s=None)
+            except LogUnavailable as error:
+                _log.warning("the outcome of an append is unknown, it is repeated: %s", error)
+                await asyncio.sleep(limits.LOG_RETRY_SECONDS)
+                continue
+            if not is_ours:
+                raise Deposed
+            self._last = rows[-1].place
+            return
+        raise LogUnavailable("the log is closed")
+
+    async def read(self, after_seq: int, bytes_max: int) -> list[Row]:
+        async def work(session: Session) -> list[Any]:
+            found: list[Any] = await session.connection.fetch(
+                sql.READ, self._number, after_seq, bytes_max, limits.LOG_READ_ROWS
+            )
+            return found
+
+        return [sql.row_of(found) for found in await self._reading.run(work)]
+
+    async def newest(self) -> Place:
+        async def work(session: Session) -> Any:
+            found = await session.connection.fetchrow(sql.NEWEST, self._number)
+            await session.connection.execute(sql.BARRIER)
+            return found
+
+        found = await self._reading.run(work)
+        return Place(found["epoch"], found["seq"], found["chain"]) if found is not None else START
+
+    async def tail(self, after_seq: int) -> None:
+        """Looks for the next row again and again, less often while nothing comes. LISTEN would be quicker to tell, but
+        NOTIFY makes commits wait for each other."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limits.LOG_POLL_SECONDS
+        pause_s = limits.LOG_TAIL_SECONDS_MIN
+        statement = sql.HAS_ABOVE  # the next row may have been trimmed
+        while not (await self._reading.run(self._fetch(statement, after_seq)))[0] and loop.time() < until:
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, limits.LOG_TAIL_SECONDS_MAX)
+            statement = sql.HAS_NEXT
+
+    async def register(self, node: str) -> int:
+        async def work(session: Session) -> int:
+            connection = session.connection
+            async with connection.transaction():
+                await connection.execute(sql.LOCK_LEADER, self._number)
+                lowest = await self._lowest(connection)
+                flushed: int = await connection.fetchval(sql.REGISTER, self._number, node, lowest - 1)
+                return flushed
+
+        return await self._upkeep.run(work)
+
+    async def report(self, node: str, applied: int, flushed: int) -> bool:
+        async def work(session: Session) -> bool:
+            return await self._written(session, sql.REPORT, node, applied, flushed) is not None
+
+        return await self._upkeep.run(work)
+
+    async def replicas(self) -> list[ReplicaState]:
+        async def work(session: Session) -> list[Any]:
+            found: list[Any] = await session.connection.fetch(sql.REPLICAS, self._number)
+            return found
+
+        return [ReplicaState(*found) for found in await self._upkeep.run(work)]
+
+    async def remove(self, node: str) -> None:
+        await self._upkeep.run(self._fetch(sql.REMOVE, node))
+
+    async def trim(self) -> int:
+        async def work(session: Session) -> int:
+            connection = session.connection
+            try:
+                async with connection.transaction():
+                    await connection.execute(sql.LOCK_LEADER, self._number)
+                    flushed = await connection.fetchval(sql.LOWEST_FLUSHED, self._number)
+                    newest = await connection.fetchrow(sql.NEWEST, self._number)
+                    if flushed is not None and newest is not None:
+                        await self._tables.drop(connection, below=min(flushed + 1, newest["seq"]))
+                    return await self._lowest(connection)
+            except self._connector.is_locked:  # a reader holds a table: the next trim comes to it
+                return await self._lowest(connection)
+
+        return await self._upkeep.run(work)
+
+    async def announce(self, node: str, region: str, addresses: dict[str, str]) -> None:
+        """Tell the cluster that a node is alive, and where."""
+
+        async def work(session: Session) -> None:
+            await session.connection.execute(sql.ANNOUNCE, node, region, json.dumps(addresses))
+
+        await self._upkeep.run(work)
+
+    async def nodes(self) -> list[NodeState]:
+        async def work(session: Session) -> list[Any]:
+            found: list[Any] = await session.connection.fetch(sql.NODES)
+            return found
+
+        found = await self._upkeep.run(work)
+        return [NodeState(node, region, json.loads(addresses), silent_s) for node, region, addresses, silent_s in found]
+
+    async def forget(self, node: str) -> None:
+        """Remove a node that will not come back."""
+
+        async def work(session: Session) -> None:
+            await session.connection.execute(sql.FORGET, node)
+
+        await self._upkeep.run(work)
+
+    async def close(self) -> None:
+        """An append whose outcome is unknown raises LogUnavailable then."""
+        self._is_closed = True
+        for lane in (self._appending, self._leading, self._reading, self._upkeep):
+            lane.close()
+
+    async def _append(self, session: Session, rows: Sequence[Row]) -> bool:
+        """One attempt. Returns whether the rows are in the log, as the standbys have it too."""
+        connection, first, rest = session.connection, rows[0], rows[1:]
+        if rows[-1].seq >= session.tables_end:
+            session.tables_end = await self._tables.reach(connection, first.seq, rows[-1].seq)
+        before = self._last
+        if before is None or before.seq != first.seq - 1:
+            before = await self._place_before(connection, first)
+        # No row has an empty chain: rows that follow from another one are not inserted, but may be there already.
+        chain = before.chain if before is not None and first.follows(before) else b""
+        arguments = [self._number, *sql.columns_of(first), chain]
+        if rest:
+            columns = [list(column) for column in zip(*map(sql.columns_of, rest), strict=True)]
+            written = await connection.fetch(sql.APPEND_MANY, *arguments, *columns)
+        else:
+            written = await connection.fetch(sql.APPEND_ONE, *arguments)
+        if not written:
+            await connection.execute(sql.BARRIER)
+            return False
+        assert len(written) == len(rows), "rows of one append are in the log together"
+        return True
+
+    async def _place_before(self, connection: Any, row: Row) -> Place | None:
+        """What is before a row, for a node that has opened the log anew since it became the leader."""
+        found = await connection.fetchrow(sql.PLACE_AT, self._number, row.seq - 1)
+        return Place(*found) if found is not None else None
+
+    async def _written(self, session: Session, statement: str, *arguments: Any) -> Any:
+        """The first row that a statement wrote. If it wrote none, that is certain after a synchronous commit."""
+        found = await session.connection.fetchrow(statement, self._number, *arguments)
+        if found is None:
+            await session.connection.execute(sql.BARRIER)
+        return found
+
+    async def _lowest(self, connection: Any) -> int:
+        lowest: int | None = await connection.fetchval(sql.LOWEST, self._number)
+        return lowest if lowest is not None else 1
+
+    def _fetch(self, statement: str, *arguments: Any) -> Callable[[Session], Coroutine[Any, Any, Any]]:
+        async def work(session: Session) -> Any:
+            return await session.connection.fetchrow(statement, self._number, *arguments)
+
+        return work
+
+
+def _leader_state(found: Any) -> LeaderState:
+    if found is None:
+        raise LogRefused("The database holds no log of Armillary any more.")
+    generation, epoch, node, renewals, confirmed = found
+    return LeaderState(generation, epoch, node, renewals, Place.unpack(confirmed))
+
+
+def _fence(newest: Any, state: LeaderState, time_us: int) -> Row:
+    """The first row of an epoch. It names its node, so that the fences of two nodes never have the same chain."""
+    after, transactions = START, 0
+    if newest is not None:
+        after = Place(newest["epoch"], newest["seq"], newest["chain"])
+        time_us, transactions = max(time_us, newest["time_us"]), newest["transactions"]
+    return new_row(
+        after,
+        state.epoch,
+        RowKind.FENCE,
+        confirmed=state.confirmed,
+        time_us=time_us,
+        transactions=transactions,
+        is_last=True,
+        data=state.node.encode(),
+    )

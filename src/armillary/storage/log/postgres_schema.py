@@ -1,0 +1,147 @@
+"""Tables of the replicated log on PostgreSQL, in the schema `armillary`.
+
+The rows of a log are in tables of a fixed number of rows each, partitions of `armillary.log`, so that trimming drops
+tables and leaves no dead rows. The schema has a version. A newer node migrates it under an advisory lock; an older node
+refuses a schema that it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from armillary.limits import LOG_TRIM_LOCK_MS
+from armillary.storage.log.replicated_log import LogRefused
+
+_LOCK: Final = 0x41726D696C6C  # advisory: migrations, and new tables of the log
+
+# Data is bytes that do not compress: EXTERNAL spares the attempt.
+_MIGRATIONS: Final = (
+    """
+CREATE TABLE armillary.log (
+    log integer NOT NULL,
+    seq bigint NOT NULL,
+    epoch bigint NOT NULL,
+    chain bytea NOT NULL,
+    confirmed bytea NOT NULL,
+    time_us bigint NOT NULL,
+    transactions bigint NOT NULL,
+    kind smallint NOT NULL,
+    is_last boolean NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (log, seq)
+) PARTITION BY RANGE (log, seq);
+ALTER TABLE armillary.log ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE TABLE armillary.leaders (
+    log integer PRIMARY KEY,
+    generation bytea NOT NULL,
+    table_rows integer NOT NULL,
+    epoch bigint NOT NULL,
+    node text NOT NULL,
+    renewals bigint NOT NULL,
+    confirmed bytea NOT NULL
+);
+CREATE TABLE armillary.replicas (
+    log integer NOT NULL,
+    node text NOT NULL,
+    applied bigint NOT NULL,
+    flushed bigint NOT NULL,
+    PRIMARY KEY (log, node)
+);
+CREATE TABLE armillary.nodes (
+    node text PRIMARY KEY,
+    region text NOT NULL,
+    addresses json NOT NULL,
+    seen timestamptz NOT NULL
+);
+""",
+)
+
+SCHEMA_VERSION: Final = len(_MIGRATIONS)
+
+_NEW_LOG: Final = """
+INSERT INTO armillary.leaders (log, generation, table_rows, epoch, node, renewals, confirmed)
+VALUES ($1, uuid_send(gen_random_uuid()), $2, 0, '', 0, $3) ON CONFLICT (log) DO NOTHING"""
+
+_TABLES: Final = """
+SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+WHERE inhparent = 'armillary.log'::regclass"""
+
+
+async def migrate(connection: Any) -> None:
+    """Bring the schema to this version, or create it."""
+    if await _version(connection) == SCHEMA_VERSION:
+        return
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        version = await _version(connection)
+        if version == 0:
+            await connection.execute("CREATE SCHEMA IF NOT EXISTS armillary")
+            await connection.execute("CREATE TABLE armillary.schema_version (version integer NOT NULL)")
+            await connection.execute("INSERT INTO armillary.schema_version VALUES (0)")
+        for migration in _MIGRATIONS[version:]:
+            await connection.execute(migration)
+        await connection.execute("UPDATE armillary.schema_version SET version = $1", SCHEMA_VERSION)
+
+
+async def create_log(connection: Any, log: int, table_rows: int, confirmed: bytes) -> None:
+    """Give a log its record of the leader, with a new generation, if it has none."""
+    await connection.execute(_NEW_LOG, log, table_rows, confirmed)
+
+
+async def identity_of(connection: Any, log: int) -> tuple[bytes, int] | None:
+    """The generation of a log and how many rows its tables have; None if the database holds no such log."""
+    if await _version(connection) == 0:
+        return None
+    found = await connection.fetchrow("SELECT generation, table_rows FROM armillary.leaders WHERE log = $1", log)
+    return (found["generation"], found["table_rows"]) if found is not None else None
+
+
+async def _version(connection: Any) -> int:
+    if await connection.fetchval("SELECT to_regclass('armillary.schema_version')") is None:
+        return 0
+    version: int = await connection.fetchval("SELECT version FROM armillary.schema_version")
+    if version > SCHEMA_VERSION:
+        raise LogRefused(
+            f"The log was made by a newer version of Armillary (schema {version}; this one knows {SCHEMA_VERSION}): "
+            "upgrade this node."
+        )
+    return version
+
+
+class LogTables:
+    """The tables of one log."""
+
+    def __init__(self, log: int, table_rows: int) -> None:
+        self._log = log
+        self._rows = table_rows
+
+    async def reach(self, connection: Any, first: int, last: int) -> int:
+        """Make the tables of these rows and the one behind them. Returns the first seq that may have none. Attaching a
+        table does not hold up appends."""
+        numbers = range(first // self._rows, last // self._rows + 2)
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+            present = {name for (name,) in await connection.fetch(_TABLES)}
+            for number in numbers:
+                name = f"log_{self._log}_{number}"
+                if name in present:
+                    continue
+                low, high = number * self._rows, (number + 1) * self._rows
+                await connection.execute(f"CREATE TABLE armillary.{name} (LIKE armillary.log INCLUDING ALL)")
+                await connection.execute(
+                    f"ALTER TABLE armillary.log ATTACH PARTITION armillary.{name} "
+                    f"FOR VALUES FROM ({self._log}, {low}) TO ({self._log}, {high})"
+                )
+        return numbers.stop * self._rows
+
+    async def drop(self, connection: Any, below: int) -> None:
+        """Drop the tables that have no row from a seq on, inside a transaction. Appends wait for it, so it does not
+        wait long for a reader of the tables, such as a backup."""
+        prefix = f"log_{self._log}_"
+        numbers = [
+            int(name.removeprefix(prefix)) for (name,) in await connection.fetch(_TABLES) if name.startswith(prefix)
+        ]
+        old = sorted(number for number in numbers if (number + 1) * self._rows <= below)
+        if old:
+            await connection.execute(f"SET LOCAL lock_timeout = {LOG_TRIM_LOCK_MS}")
+            await connection.execute("DROP TABLE " + ", ".join(f"armillary.{prefix}{number}" for number in old))
