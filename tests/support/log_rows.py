@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from armillary.storage.log.replicated_log import LeaderState, ReplicatedLog
 from armillary.storage.log.rows import Place, Row, RowKind, new_row
 
@@ -45,7 +47,7 @@ async def all_rows(log: ReplicatedLog) -> list[Row]:
     rows: list[Row] = []
     while found := await log.read(rows[-1].seq if rows else 0, 1_000_000):
         rows += found
-    for before, row in zip(rows, rows[1:], strict=False):
+    for before, row in itertools.pairwise(rows):
         assert row.follows(before.place), f"row {row.seq} does not follow from the one before"
         assert row.epoch >= before.epoch
     return rows

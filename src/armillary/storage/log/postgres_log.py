@@ -81,9 +81,7 @@ class PostgresLog:
     async def take(self, seen: LeaderState, node: str, time_us: int) -> tuple[LeaderState, Row] | None:
         async def work(session: Session) -> tuple[LeaderState, Row] | None:
             connection = session.connection
-            newest = await connection.fetchrow(sql.NEWEST, self._number)
-            next_seq = newest["seq"] + 1 if newest is not None else 1
-            await self._tables.reach(connection, next_seq, next_seq)
+            tables_end = 0
             async with connection.transaction():
                 found = await connection.fetchrow(sql.TAKE, self._number, seen.epoch, seen.renewals, node)
                 if found is None:
@@ -92,6 +90,8 @@ class PostgresLog:
                 # The record is locked now. The former leader may still append, until a fence comes first.
                 while True:
                     fence = _fence(await connection.fetchrow(sql.NEWEST, self._number), state, time_us)
+                    if fence.seq >= tables_end:
+                        tables_end = await self._tables.reach(connection, fence.seq, fence.seq)
                     if await connection.fetchval(sql.APPEND_FENCE, self._number, *sql.columns_of(fence)) is not None:
                         break
             return state, fence

@@ -58,6 +58,11 @@ CREATE TABLE armillary.nodes (
 
 SCHEMA_VERSION: Final = len(_MIGRATIONS)
 
+# Of the catalog's tables: names are looked up in a cache, which is not refreshed while waiting for an advisory lock.
+_HAS_VERSION: Final = """
+SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE nspname = 'armillary' AND relname = 'schema_version')"""
+
 _NEW_LOG: Final = """
 INSERT INTO armillary.leaders (log, generation, table_rows, epoch, node, renewals, confirmed)
 VALUES ($1, uuid_send(gen_random_uuid()), $2, 0, '', 0, $3) ON CONFLICT (log) DO NOTHING"""
@@ -97,7 +102,7 @@ async def identity_of(connection: Any, log: int) -> tuple[bytes, int] | None:
 
 
 async def _version(connection: Any) -> int:
-    if await connection.fetchval("SELECT to_regclass('armillary.schema_version')") is None:
+    if not await connection.fetchval(_HAS_VERSION):
         return 0
     version: int = await connection.fetchval("SELECT version FROM armillary.schema_version")
     if version > SCHEMA_VERSION:
