@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from support.log_rows import append, lead
+from support.log_rows import append, lead, next_rows
 from support.postgres import PostgresServer
 from support.tcp_proxy import TcpProxy
 
@@ -192,6 +192,20 @@ async def test_a_trim_gives_way_to_a_reader(postgres: PostgresServer, database: 
         last = await append(log, last, b"goes on")
     await backup.close()
     assert await log.trim() > 1
+    await log.close()
+
+
+async def test_a_repeated_append_finds_its_row_after_the_row_before_was_trimmed(database: str) -> None:
+    """Replicas may flush the row before, and it may be trimmed, while the outcome of an append is still unknown."""
+    log = await PostgresLog.open(database, allows_single=True, table_rows=4)
+    _, fence = await lead(log)
+    await log.register("a")
+    last = await append(log, fence.place, *[b"x"] * 6)
+    rows = next_rows(last, b"y")
+    await log.append(rows)
+    await log.report("a", last.seq, last.seq)
+    assert await log.trim() == rows[0].seq
+    await log.append(rows)
     await log.close()
 
 

@@ -50,8 +50,9 @@ def host_urls(url: str) -> list[str]:
 class Session:
     """A connection whose server was found fit."""
 
-    def __init__(self, connection: Any, timeline: int) -> None:
+    def __init__(self, connection: Any, url: str, timeline: int) -> None:
         self.connection = connection
+        self.url = url
         self.timeline = timeline
         self.warning: str | None = None
         self.tables_end = 0  # the first seq that may have no table
@@ -69,10 +70,10 @@ class Connector:
 
     def __init__(self, url: str, log: int, *, allows_single: bool) -> None:
         self._driver = driver()
-        self._urls = host_urls(url)
+        self._urls = host_urls(url)  # the one of the primary first, as far as it is known
         self._log = log
         self._allows_single = allows_single
-        self._timeline = 0  # the highest that was seen: a primary of an earlier one was replaced
+        self.timeline = 0  # the highest that was seen: a primary of an earlier one was replaced
         self.generation: bytes | None = None  # of the log, once it is known
         self.errors = (OSError, self._driver.PostgresError, self._driver.InterfaceError)
         self.is_locked = self._driver.LockNotAvailableError
@@ -83,14 +84,11 @@ class Connector:
         refusal: LogRefused | None = None
         for url in list(self._urls):
             try:
-                session = await self._connect(url)
+                return await self._connect(url)
             except LogRefused as error:
                 refusal = error
             except LogUnavailable as error:
                 reasons.append(str(error))
-            else:
-                self._urls.sort(key=lambda each: each != url)  # the first to be tried the next time
-                return session
         if refusal is not None:
             raise refusal
         raise LogUnavailable("no primary of PostgreSQL answers: " + "; ".join(reasons))
@@ -102,16 +100,16 @@ class Connector:
 
     async def is_replaced(self, session: Session) -> bool:
         """Whether another host was promoted after the session's."""
-        for url in list(self._urls):
+        for url in [each for each in self._urls if each != session.url]:
+            if self.timeline > session.timeline:
+                break
             try:
-                timeline = (await self._connect(url, is_probe=True)).timeline
+                (await self._connect(url)).cut()
             except LogUnavailable:
                 continue
-            if timeline > session.timeline:
-                return True
-        return False
+        return self.timeline > session.timeline
 
-    async def _connect(self, url: str, *, is_probe: bool = False) -> Session:
+    async def _connect(self, url: str) -> Session:
         try:
             # Text of a driver's own error for a malformed URL is of no use to an operator.
             connection = await self._driver.connect(url, timeout=LOG_CONNECT_SECONDS, target_session_attrs="any")
@@ -120,29 +118,31 @@ class Connector:
         except (*self.errors, TimeoutError) as error:
             raise LogUnavailable(_text(error)) from None
         limit = asyncio.get_running_loop().call_later(LOG_CONNECT_SECONDS, connection.terminate)
-        is_kept = False
+        is_fit = False
         try:
-            session = await self._prepare(connection)
-            is_kept = not is_probe
+            timeline = await self._prepare(connection)
+            is_fit = True
         except self.errors as error:
             raise LogUnavailable(_text(error)) from None
         finally:
             limit.cancel()
-            if not is_kept:
+            if not is_fit:
                 connection.terminate()
-        return session
+        self._urls.sort(key=lambda each: each != url)
+        self.timeline = max(self.timeline, timeline)
+        return Session(connection, url, timeline)
 
-    async def _prepare(self, connection: Any) -> Session:
+    async def _prepare(self, connection: Any) -> int:
+        """Set up and check a new session. Returns the timeline of its server."""
         _find_dead_peers(connection)
         await set_up(connection)
         facts = await facts_of(connection)
         check(facts, allows_single=self._allows_single)
-        if facts.timeline < self._timeline:
+        if facts.timeline < self.timeline:
             raise LogUnavailable("the server was the primary before another one was promoted")
         if self.generation is not None:
             await self._check_generation(connection)
-        self._timeline = facts.timeline
-        return Session(connection, facts.timeline)
+        return facts.timeline
 
     async def _check_generation(self, connection: Any) -> None:
         identity = await identity_of(connection, self._log)
@@ -189,6 +189,8 @@ class Lane:
 
     async def _open(self) -> Session:
         self._check_open()
+        if self._session is not None and self._session.timeline < self._connector.timeline:
+            self._session.cut()
         if self._session is None or self._session.connection.is_closed():
             self._session = await self._connector.connect()
             if self._is_closed:
