@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,11 @@ from armillary.storage.log.postgres_connections import host_urls
 from armillary.storage.log.postgres_log import PostgresLog
 from armillary.storage.log.postgres_schema import SCHEMA_VERSION
 from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
+
+# A wait for a lock that is longer than the limits that the test sets.
+LONG_WAIT = """
+SELECT count(*) > 0 FROM pg_stat_activity
+WHERE datname = $1 AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '400 ms'"""
 
 FIT = ServerFacts(
     version=16,
@@ -110,11 +116,12 @@ async def test_a_server_without_standbys_needs_a_flag(database: str) -> None:
 
 
 async def test_sessions_have_settings_of_their_own(postgres: PostgresServer, database: str) -> None:
-    """Defaults of the database that would end statements, or hide warnings and make every transaction read-only."""
+    """Defaults of the database that would end waits, hide warnings and make every transaction read-only."""
     name = database.rpartition("/")[2]
     for setting in (
         "synchronous_commit = off",
-        "statement_timeout = 1",
+        "statement_timeout = 300",
+        "lock_timeout = 300",
         "client_min_messages = error",
         "default_transaction_read_only = on",
         "default_transaction_isolation = serializable",
@@ -125,7 +132,14 @@ async def test_sessions_have_settings_of_their_own(postgres: PostgresServer, dat
     state, fence = await lead(log)
     last = await append(log, fence.place, bytes(1_000_000), bytes(1_000_000))
     assert await log.newest() == last
-    assert await log.renew(state, last) is not None
+    other = await postgres.connect(name)
+    async with other.transaction(readonly=False, isolation="read_committed"):
+        await other.execute("LOCK TABLE armillary.leaders")
+        renewing = asyncio.create_task(log.renew(state, last))
+        while not await postgres.execute(LONG_WAIT, name):
+            pass
+    assert await renewing is not None
+    await other.close()
     await log.close()
 
 
