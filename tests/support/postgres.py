@@ -57,7 +57,7 @@ def _run(*command: str | Path) -> str:
     )
     if done.returncode != 0:
         raise OSError((done.stderr or done.stdout).strip())
-    return done.stdout
+    return str(done.stdout)
 
 
 class PostgresPrograms:

@@ -95,6 +95,8 @@ async def test_the_wait_for_standbys_is_cancelled(postgres_trio: PostgresTrio) -
     newest = asyncio.create_task(log.newest())
     assert len(await log.read(1, 100)) == 2, "the row is visible on the primary"
     await waiting_backend(primary)
+    with pytest.raises(LogUnavailable, match="synchronous_standby_names"):
+        await PostgresLog.open(postgres_trio.url(DATABASE), call_seconds=0.2)
     assert not appending.done() and not newest.done()
     for standby in postgres_trio.standbys:
         standby.signal_all(signal.SIGCONT)

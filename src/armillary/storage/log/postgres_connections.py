@@ -15,13 +15,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from armillary.limits import LOG_CALL_SECONDS, LOG_CONNECT_SECONDS, LOG_KEEPALIVE_SECONDS, LOG_PRIMARY_SECONDS
+from armillary.limits import LOG_CONNECT_SECONDS, LOG_KEEPALIVE_SECONDS, LOG_PRIMARY_SECONDS
 from armillary.storage.log.postgres_checks import check, facts_of, set_up
 from armillary.storage.log.postgres_schema import identity_of
 from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
 
 T = TypeVar("T")
 
+_NO_ANSWER = (
+    "PostgreSQL did not answer in time. It waits if no server that synchronous_standby_names lists is connected"
+)
 _SCHEMES = ("postgresql", "postgres")
 
 
@@ -56,12 +59,14 @@ class Session:
         self.timeline = timeline
         self.warning: str | None = None
         self.tables_end = 0  # the first seq that may have no table
+        self.reason: str | None = None  # why it was cut
         connection.add_log_listener(self._warn)
 
     def _warn(self, connection: Any, message: Any) -> None:
         self.warning = str(message)
 
-    def cut(self) -> None:
+    def cut(self, reason: str | None = None) -> None:
+        self.reason = self.reason or reason
         self.connection.terminate()
 
 
@@ -155,32 +160,41 @@ class Connector:
 
 
 class Lane:
-    """One session, for one call at a time, opened when it is needed."""
+    """One session, for one call at a time, opened when it is needed. Calls that take longer than the limit are given
+    up; their outcome is unknown then."""
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: Connector, limit_s: float | None) -> None:
         self._connector = connector
+        self._limit_s = limit_s
         self._session: Session | None = None
         self._lock = asyncio.Lock()
         self._is_closed = False
 
-    async def run(self, work: Callable[[Session], Awaitable[T]], limit_s: float | None = LOG_CALL_SECONDS) -> T:
+    async def run(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Call `work` with the session. Raises LogUnavailable if its outcome is unknown: an error, a warning of the
-        server, or, where there is a limit, no answer."""
+        server, no answer."""
         async with self._lock:
             session = await self._open()
             is_sound = False
             try:
-                result = await self._watched(session, work, limit_s)
+                result = await self._watched(session, work)
                 if session.warning is not None:
                     raise LogUnavailable(session.warning)
                 is_sound = True
                 return result
             except self._connector.errors as error:
-                raise LogUnavailable(_text(error)) from None
+                raise LogUnavailable(session.reason or _text(error)) from None
             finally:
                 if not is_sound:
                     self._session = None
                     session.cut()
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[Any]:
+        async def work(session: Session) -> list[Any]:
+            found: list[Any] = await session.connection.fetch(statement, *arguments)
+            return found
+
+        return await self.run(work)
 
     def close(self) -> None:
         self._is_closed = True
@@ -202,14 +216,14 @@ class Lane:
         if self._is_closed:
             raise LogUnavailable("the log is closed")
 
-    async def _watched(self, session: Session, work: Callable[[Session], Awaitable[T]], limit_s: float | None) -> T:
+    async def _watched(self, session: Session, work: Callable[[Session], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
         watches: list[asyncio.Task[None]] = []
         timers = [
             loop.call_later(LOG_PRIMARY_SECONDS, lambda: watches.append(loop.create_task(self._watch(session)))),
         ]
-        if limit_s is not None:
-            timers.append(loop.call_later(limit_s, session.cut))
+        if self._limit_s is not None:
+            timers.append(loop.call_later(self._limit_s, session.cut, _NO_ANSWER))
         try:
             return await work(session)
         finally:
@@ -224,7 +238,7 @@ class Lane:
         standbys keeps its connections and answers none of them."""
         while not await self._connector.is_replaced(session):  # noqa: ASYNC110 - other hosts have no event for it
             await asyncio.sleep(LOG_PRIMARY_SECONDS)
-        session.cut()
+        session.cut("another server was promoted")
 
 
 def _text(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from armillary import limits
@@ -34,12 +34,15 @@ _log = logging.getLogger("armillary.storage")
 class PostgresLog:
     """A log of a cluster, as one node uses it."""
 
-    def __init__(self, connector: Connector, number: int, generation: bytes, table_rows: int) -> None:
+    def __init__(
+        self, connector: Connector, number: int, call_seconds: float, generation: bytes, table_rows: int
+    ) -> None:
         self._connector = connector
         self._number = number
         self.generation = generation
         self._tables = LogTables(number, table_rows)
-        self._appending, self._leading, self._reading, self._upkeep = (Lane(connector) for _ in range(4))
+        self._appending = Lane(connector, limit_s=None)
+        self._leading, self._reading, self._upkeep = (Lane(connector, call_seconds) for _ in range(3))
         self._last: Place | None = None  # the newest acknowledged row of this node's epoch
         self._renewing: LeaderState | None = None  # of a renewal whose outcome is unknown
         self._is_closed = False
@@ -53,18 +56,21 @@ class PostgresLog:
         generation: bytes | None = None,
         allows_single: bool = False,
         table_rows: int = limits.LOG_TABLE_ROWS,
+        call_seconds: float = limits.LOG_CALL_SECONDS,
     ) -> PostgresLog:
         """Connect, and create the log if the database holds none; with a generation, only the log of that generation is
         opened. Raises LogRefused or LogUnavailable."""
         connector = Connector(url, number, allows_single=allows_single)
         connector.generation = generation
-        lane = Lane(connector)
+        lane = Lane(connector, call_seconds)
 
         async def prepare(session: Session) -> tuple[bytes, int] | None:
             connection = session.connection
             await migrate(connection)
             await create_log(connection, number, table_rows, START.pack())
-            return await identity_of(connection, number)
+            identity = await identity_of(connection, number)
+            await connection.execute(sql.BARRIER)
+            return identity
 
         try:
             identity = await lane.run(prepare)
@@ -73,10 +79,11 @@ class PostgresLog:
         if identity is None:
             raise LogUnavailable("the log was removed while it was opened")
         connector.generation = identity[0]
-        return cls(connector, number, *identity)
+        return cls(connector, number, call_seconds, *identity)
 
     async def leader(self) -> LeaderState:
-        return _leader_state(await self._leading.run(self._fetch(sql.LEADER)))
+        found = await self._leading.fetch(sql.LEADER, self._number)
+        return _leader_state(found[0] if found else None)
 
     async def take(self, seen: LeaderState, node: str, time_us: int) -> tuple[LeaderState, Row] | None:
         async def work(session: Session) -> tuple[LeaderState, Row] | None:
@@ -122,7 +129,7 @@ class PostgresLog:
 
         while not self._is_closed:
             try:
-                is_ours = await self._appending.run(work, limit_s=None)
+                is_ours = await self._appending.run(work)
             except LogUnavailable as error:
                 _log.warning("the outcome of an append is unknown, it is repeated: %s", error)
                 await asyncio.sleep(limits.LOG_RETRY_SECONDS)
@@ -134,13 +141,8 @@ class PostgresLog:
         raise LogUnavailable("the log is closed")
 
     async def read(self, after_seq: int, bytes_max: int) -> list[Row]:
-        async def work(session: Session) -> list[Any]:
-            found: list[Any] = await session.connection.fetch(
-                sql.READ, self._number, after_seq, bytes_max, limits.LOG_READ_ROWS
-            )
-            return found
-
-        return [sql.row_of(found) for found in await self._reading.run(work)]
+        found = await self._reading.fetch(sql.READ, self._number, after_seq, bytes_max, limits.LOG_READ_ROWS)
+        return [sql.row_of(each) for each in found]
 
     async def newest(self) -> Place:
         async def work(session: Session) -> Any:
@@ -157,11 +159,11 @@ class PostgresLog:
         loop = asyncio.get_running_loop()
         until = loop.time() + limits.LOG_POLL_SECONDS
         pause_s = limits.LOG_TAIL_SECONDS_MIN
-        statement = sql.HAS_ABOVE  # the next row may have been trimmed
-        while not (await self._reading.run(self._fetch(statement, after_seq)))[0] and loop.time() < until:
+        statement = sql.FIRST_ABOVE  # the next row may have been trimmed
+        while not await self._reading.fetch(statement, self._number, after_seq) and loop.time() < until:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, limits.LOG_TAIL_SECONDS_MAX)
-            statement = sql.HAS_NEXT
+            statement = sql.NEXT
 
     async def register(self, node: str) -> int:
         async def work(session: Session) -> int:
@@ -181,14 +183,10 @@ class PostgresLog:
         return await self._upkeep.run(work)
 
     async def replicas(self) -> list[ReplicaState]:
-        async def work(session: Session) -> list[Any]:
-            found: list[Any] = await session.connection.fetch(sql.REPLICAS, self._number)
-            return found
-
-        return [ReplicaState(*found) for found in await self._upkeep.run(work)]
+        return [ReplicaState(*found) for found in await self._upkeep.fetch(sql.REPLICAS, self._number)]
 
     async def remove(self, node: str) -> None:
-        await self._upkeep.run(self._fetch(sql.REMOVE, node))
+        await self._upkeep.fetch(sql.REMOVE, self._number, node)
 
     async def trim(self) -> int:
         async def work(session: Session) -> int:
@@ -208,27 +206,15 @@ class PostgresLog:
 
     async def announce(self, node: str, region: str, addresses: dict[str, str]) -> None:
         """Tell the cluster that a node is alive, and where."""
-
-        async def work(session: Session) -> None:
-            await session.connection.execute(sql.ANNOUNCE, node, region, json.dumps(addresses))
-
-        await self._upkeep.run(work)
+        await self._upkeep.fetch(sql.ANNOUNCE, node, region, json.dumps(addresses))
 
     async def nodes(self) -> list[NodeState]:
-        async def work(session: Session) -> list[Any]:
-            found: list[Any] = await session.connection.fetch(sql.NODES)
-            return found
-
-        found = await self._upkeep.run(work)
+        found = await self._upkeep.fetch(sql.NODES)
         return [NodeState(node, region, json.loads(addresses), silent_s) for node, region, addresses, silent_s in found]
 
     async def forget(self, node: str) -> None:
         """Remove a node that will not come back."""
-
-        async def work(session: Session) -> None:
-            await session.connection.execute(sql.FORGET, node)
-
-        await self._upkeep.run(work)
+        await self._upkeep.fetch(sql.FORGET, node)
 
     async def close(self) -> None:
         """An append whose outcome is unknown raises LogUnavailable then."""
@@ -273,12 +259,6 @@ class PostgresLog:
     async def _lowest(self, connection: Any) -> int:
         lowest: int | None = await connection.fetchval(sql.LOWEST, self._number)
         return lowest if lowest is not None else 1
-
-    def _fetch(self, statement: str, *arguments: Any) -> Callable[[Session], Coroutine[Any, Any, Any]]:
-        async def work(session: Session) -> Any:
-            return await session.connection.fetchrow(statement, self._number, *arguments)
-
-        return work
 
 
 def _leader_state(found: Any) -> LeaderState:
