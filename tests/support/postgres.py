@@ -30,6 +30,7 @@ unix_socket_directories = ''
 shared_buffers = 16MB
 min_wal_size = 32MB
 wal_init_zero = off
+dynamic_shared_memory_type = mmap
 jit = off
 autovacuum = off
 log_min_messages = warning
@@ -181,6 +182,23 @@ class PostgresServer:
         if self._process is not None and self._process.poll() is None:
             self.signal_all(signal.SIGKILL)
             self._process.wait()
+            self._remove_segment()
+
+    def stop(self) -> None:
+        """End the server, also one that was stopped by a signal."""
+        if self._process is not None and self._process.poll() is None:
+            self.signal_all(signal.SIGCONT)
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait()
+            self._remove_segment()
+
+    def _remove_segment(self) -> None:
+        """A server that was killed leaves a segment of shared memory, whose number its lock file names."""
+        try:
+            words = (self.directory / "postmaster.pid").read_text().splitlines()[6].split()
+        except (OSError, IndexError):
+            return
+        subprocess.run(["ipcrm", "-m", words[1]], capture_output=True)
 
     async def connect(self, database: str = "postgres") -> Any:
         return await asyncpg.connect(self.url(database))
@@ -249,9 +267,9 @@ class PostgresTrio:
             while count < len(self.standbys):
                 await look()
 
-    def kill(self) -> None:
+    def stop(self) -> None:
         for server in self.servers:
-            server.kill()
+            server.stop()
 
 
 def _free_port() -> int:

@@ -38,10 +38,10 @@ def postgres(postgres_programs: PostgresPrograms) -> Iterator[PostgresServer]:
         server.start()
         server.wait_ready()
     except OSError as error:
-        server.kill()
+        server.stop()
         unavailable(error)
     yield server
-    server.kill()
+    server.stop()
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def postgres_trio(postgres_programs: PostgresPrograms) -> Iterator[PostgresTrio]
     try:
         trio.start()
     except OSError as error:
-        trio.kill()
+        trio.stop()
         unavailable(error)
     yield trio
     for server in servers:
-        server.kill()
+        server.stop()
 
 
 @pytest.fixture

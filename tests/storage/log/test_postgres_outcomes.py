@@ -140,7 +140,10 @@ async def test_a_standby_is_promoted(postgres_trio: PostgresTrio, fate: str) -> 
     writer = Writer(log, fence.place)
     await writer.more(200)
     former = postgres_trio.primary
-    former.signal_all(signal.SIGKILL if fate == "killed" else signal.SIGSTOP)
+    if fate == "killed":
+        former.kill()
+    else:
+        former.signal_all(signal.SIGSTOP)
     await postgres_trio.promote()
     await writer.more(200)
     rows = {row.seq: row.data for row in await all_rows(log)}
