@@ -8,6 +8,7 @@ is refused, with a sentence that says what to change.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from armillary.limits import LOG_IDLE_TRANSACTION_MS, LOG_KEEPALIVE_SECONDS
@@ -16,8 +17,7 @@ from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
 VERSION_MIN: Final = 13
 
 # Roles and databases may have other defaults; those of a session win. A timeout that ends the wait for a standby would
-# report a commit that only the primary has. Custom plans look at the one table that a statement needs; a generic plan
-# locks all tables of the log.
+# report a commit that only the primary has.
 SESSION_SETTINGS: Final = {
     "synchronous_commit": "on",
     "statement_timeout": "0",
@@ -28,7 +28,6 @@ SESSION_SETTINGS: Final = {
     "client_min_messages": "warning",
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
-    "plan_cache_mode": "force_custom_plan",
     "search_path": "pg_catalog",
     "tcp_keepalives_idle": str(LOG_KEEPALIVE_SECONDS),
     "tcp_keepalives_interval": "1",
@@ -51,6 +50,13 @@ SELECT pg_is_in_recovery() AS is_standby,
         ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END AS timeline"""
 
 
+class Plans(StrEnum):
+    """How statements of a session are planned."""
+
+    AUTO = "auto"  # once, where that is good enough: for statements on one table of the log
+    CUSTOM = "force_custom_plan"  # each time: a plan for all tables of the log locks all of them
+
+
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
     """What a server says of itself."""
@@ -65,10 +71,11 @@ class ServerFacts:
     timeline: int  # grows with every promotion
 
 
-async def set_up(connection: Any) -> None:
+async def set_up(connection: Any, plans: Plans) -> None:
     """Give a new session its settings."""
     _check_version(connection)
-    await connection.execute(_SET, list(SESSION_SETTINGS), list(SESSION_SETTINGS.values()))
+    settings = SESSION_SETTINGS | {"plan_cache_mode": plans}
+    await connection.execute(_SET, list(settings), list(settings.values()))
 
 
 async def facts_of(connection: Any) -> ServerFacts:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from armillary.limits import LOG_CONNECT_SECONDS, LOG_KEEPALIVE_SECONDS, LOG_PRIMARY_SECONDS
-from armillary.storage.log.postgres_checks import check, facts_of, set_up
+from armillary.storage.log.postgres_checks import Plans, check, facts_of, set_up
 from armillary.storage.log.postgres_schema import identity_of
 from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
 
@@ -80,16 +80,22 @@ class Connector:
         self._allows_single = allows_single
         self.timeline = 0  # the highest that was seen: a primary of an earlier one was replaced
         self.generation: bytes | None = None  # of the log, once it is known
-        self.errors = (OSError, self._driver.PostgresError, self._driver.InterfaceError)
+        # The last is what the driver raises for a connection on which the server has announced its end.
+        self.errors = (
+            OSError,
+            self._driver.PostgresError,
+            self._driver.InterfaceError,
+            self._driver.InternalClientError,
+        )
         self.is_locked = self._driver.LockNotAvailableError
 
-    async def connect(self) -> Session:
+    async def connect(self, plans: Plans) -> Session:
         """Raises LogRefused if a primary was found that must not be used, else LogUnavailable if there is none."""
         reasons: list[str] = []
         refusal: LogRefused | None = None
         for url in list(self._urls):
             try:
-                return await self._connect(url)
+                return await self._connect(url, plans)
             except LogRefused as error:
                 refusal = error
             except LogUnavailable as error:
@@ -109,12 +115,12 @@ class Connector:
             if self.timeline > session.timeline:
                 break
             try:
-                (await self._connect(url)).cut()
+                (await self._connect(url, Plans.CUSTOM)).cut()
             except LogUnavailable:
                 continue
         return self.timeline > session.timeline
 
-    async def _connect(self, url: str) -> Session:
+    async def _connect(self, url: str, plans: Plans) -> Session:
         try:
             # Text of a driver's own error for a malformed URL is of no use to an operator.
             connection = await self._driver.connect(url, timeout=LOG_CONNECT_SECONDS, target_session_attrs="any")
@@ -125,7 +131,7 @@ class Connector:
         limit = asyncio.get_running_loop().call_later(LOG_CONNECT_SECONDS, connection.terminate)
         is_fit = False
         try:
-            timeline = await self._prepare(connection)
+            timeline = await self._prepare(connection, plans)
             is_fit = True
         except self.errors as error:
             raise LogUnavailable(_text(error)) from None
@@ -137,10 +143,10 @@ class Connector:
         self.timeline = max(self.timeline, timeline)
         return Session(connection, url, timeline)
 
-    async def _prepare(self, connection: Any) -> int:
+    async def _prepare(self, connection: Any, plans: Plans) -> int:
         """Set up and check a new session. Returns the timeline of its server."""
         _find_dead_peers(connection)
-        await set_up(connection)
+        await set_up(connection, plans)
         facts = await facts_of(connection)
         check(facts, allows_single=self._allows_single)
         if facts.timeline < self.timeline:
@@ -163,8 +169,9 @@ class Lane:
     """One session, for one call at a time, opened when it is needed. Calls that take longer than the limit are given
     up; their outcome is unknown then."""
 
-    def __init__(self, connector: Connector, limit_s: float | None) -> None:
+    def __init__(self, connector: Connector, limit_s: float | None, plans: Plans = Plans.CUSTOM) -> None:
         self._connector = connector
+        self._plans = plans
         self._limit_s = limit_s
         self._session: Session | None = None
         self._lock = asyncio.Lock()
@@ -206,7 +213,7 @@ class Lane:
         if self._session is not None and self._session.timeline < self._connector.timeline:
             self._session.cut()
         if self._session is None or self._session.connection.is_closed():
-            self._session = await self._connector.connect()
+            self._session = await self._connector.connect(self._plans)
             if self._is_closed:
                 self._session.cut()
             self._check_open()

@@ -16,6 +16,7 @@ from typing import Any
 
 from armillary import limits
 from armillary.storage.log import postgres_statements as sql
+from armillary.storage.log.postgres_checks import Plans
 from armillary.storage.log.postgres_connections import Connector, Lane, Session
 from armillary.storage.log.postgres_schema import LogTables, create_log, identity_of, migrate
 from armillary.storage.log.replicated_log import (
@@ -41,7 +42,7 @@ class PostgresLog:
         self._number = number
         self.generation = generation
         self._tables = LogTables(number, table_rows)
-        self._appending = Lane(connector, limit_s=None)
+        self._appending = Lane(connector, limit_s=None, plans=Plans.AUTO)
         self._leading, self._reading, self._upkeep = (Lane(connector, call_seconds) for _ in range(3))
         self._last: Place | None = None  # the newest acknowledged row of this node's epoch
         self._renewing: LeaderState | None = None  # of a renewal whose outcome is unknown
@@ -232,12 +233,13 @@ class PostgresLog:
             before = await self._place_before(connection, first)
         # No row has an empty chain: rows that follow from another one are not inserted, but may be there already.
         chain = before.chain if before is not None and first.follows(before) else b""
+        table = self._tables.table_of(first.seq - 1, rows[-1].seq)
         arguments = [self._number, *sql.columns_of(first), chain]
         if rest:
             columns = [list(column) for column in zip(*map(sql.columns_of, rest), strict=True)]
-            written = await connection.fetch(sql.APPEND_MANY, *arguments, *columns)
+            written = await connection.fetch(sql.append_many(table), *arguments, *columns)
         else:
-            written = await connection.fetch(sql.APPEND_ONE, *arguments)
+            written = await connection.fetch(sql.append_one(table), *arguments)
         if not written:
             await connection.execute(sql.BARRIER)
             return False

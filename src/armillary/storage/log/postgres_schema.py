@@ -120,6 +120,12 @@ class LogTables:
         self._log = log
         self._rows = table_rows
 
+    def table_of(self, first: int, last: int) -> str:
+        """The name of the table that has all these rows. A statement that names it is planned once and for all; one
+        for the whole log is planned each time."""
+        number = first // self._rows
+        return f"armillary.log_{self._log}_{number}" if number == last // self._rows else "armillary.log"
+
     async def reach(self, connection: Any, first: int, last: int) -> int:
         """Make the tables of these rows and the one behind them. Returns the first seq that may have none. Attaching a
         table does not hold up appends."""

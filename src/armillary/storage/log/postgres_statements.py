@@ -19,23 +19,28 @@ ON CONFLICT (log, seq) DO UPDATE SET confirmed = present.confirmed
 WHERE present.epoch = excluded.epoch AND present.chain = excluded.chain
 RETURNING seq"""
 
-# The second condition is for a repeated append: the row before may have been trimmed since.
-APPEND_ONE: Final = f"""
-INSERT INTO armillary.log AS present (log, {_COLUMNS})
+
+def append_one(table: str) -> str:
+    # The second condition is for a repeated append: the row before may have been trimmed since.
+    return f"""
+INSERT INTO {table} AS present (log, {_COLUMNS})
 SELECT $1::integer, $2::bigint, $3::bigint, $4::bytea, $5::bytea, $6::bigint, $7::bigint, $8::smallint, $9::boolean,
     $10::bytea
-WHERE EXISTS (SELECT FROM armillary.log WHERE log = $1 AND seq = $2 - 1 AND epoch = $3 AND chain = $11)
-    OR EXISTS (SELECT FROM armillary.log WHERE log = $1 AND seq = $2 AND epoch = $3 AND chain = $4)
-{_UNLESS_ANOTHERS}"""  # noqa: S608 - constants
+WHERE EXISTS (SELECT FROM {table} WHERE log = $1 AND seq = $2 - 1 AND epoch = $3 AND chain = $11)
+    OR EXISTS (SELECT FROM {table} WHERE log = $1 AND seq = $2 AND epoch = $3 AND chain = $4)
+{_UNLESS_ANOTHERS}"""  # noqa: S608 - names of tables are made of numbers
 
-APPEND_MANY: Final = f"""
-WITH first AS ({APPEND_ONE}), rest AS (
-INSERT INTO armillary.log AS present (log, {_COLUMNS})
+
+def append_many(table: str) -> str:
+    return f"""
+WITH first AS ({append_one(table)}), rest AS (
+INSERT INTO {table} AS present (log, {_COLUMNS})
 SELECT $1, * FROM unnest($12::bigint[], $13::bigint[], $14::bytea[], $15::bytea[], $16::bigint[], $17::bigint[],
     $18::smallint[], $19::boolean[], $20::bytea[])
 WHERE EXISTS (SELECT FROM first)
 {_UNLESS_ANOTHERS})
-SELECT seq FROM first UNION ALL SELECT seq FROM rest"""  # noqa: S608 - constants
+SELECT seq FROM first UNION ALL SELECT seq FROM rest"""  # noqa: S608 - names of tables are made of numbers
+
 
 APPEND_FENCE: Final = f"""
 INSERT INTO armillary.log (log, {_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
