@@ -53,6 +53,11 @@ async def test_the_connection_is_cut(postgres: PostgresServer, database: str, is
             await log.renew(state, last)
         renewed = await log.renew(state, last)
         assert renewed is not None and renewed.renewals == state.renewals + 1
+        (proxy.cut_next_answer if is_committed else proxy.cut_next_request)()
+        with pytest.raises(LogUnavailable):
+            await log.renew(renewed, last)
+        assert await log.resign(renewed, "b")
+        assert (await log.leader()).node == "b"
         assert [row.data for row in await all_rows(log)][1:] == [b"one", b"two", b"three", b"four", b"five", b"six"]
         await log.close()
 

@@ -45,7 +45,7 @@ class PostgresLog:
         self._appending = Lane(connector, limit_s=None, plans=Plans.AUTO)
         self._leading, self._reading, self._upkeep = (Lane(connector, call_seconds) for _ in range(3))
         self._last: Place | None = None  # the newest acknowledged row of this node's epoch
-        self._renewing: LeaderState | None = None  # of a renewal whose outcome is unknown
+        self._renewing: tuple[int, int] | None = None  # epoch and renewals, of a renewal whose outcome is unknown
         self._is_closed = False
 
     @classmethod
@@ -110,19 +110,21 @@ class PostgresLog:
         return taken
 
     async def renew(self, seen: LeaderState, confirmed: Place) -> LeaderState | None:
-        is_repeated = self._renewing is not None and (self._renewing.epoch, self._renewing.renewals) == (
-            seen.epoch,
-            seen.renewals,
-        )
-
         async def work(session: Session) -> Any:
             await self._connector.check(session)
-            self._renewing = seen
-            return await self._written(session, sql.RENEW, seen.epoch, seen.renewals, confirmed.pack(), is_repeated)
+            return await self._replace(session, sql.RENEW, seen, confirmed.pack())
 
         found = await self._leading.run(work)
         self._renewing = None
         return _leader_state(found) if found is not None else None
+
+    async def resign(self, seen: LeaderState, successor: str) -> bool:
+        async def work(session: Session) -> Any:
+            return await self._replace(session, sql.RESIGN, seen, successor)
+
+        found = await self._leading.run(work)
+        self._renewing = None
+        return found is not None
 
     async def append(self, rows: Sequence[Row]) -> None:
         async def work(session: Session) -> bool:
@@ -198,7 +200,7 @@ class PostgresLog:
                     flushed = await connection.fetchval(sql.LOWEST_FLUSHED, self._number)
                     newest = await connection.fetchrow(sql.NEWEST, self._number)
                     if flushed is not None and newest is not None:
-                        await self._tables.drop(connection, below=min(flushed + 1, newest["seq"]))
+                        await self._tables.drop(connection, below=min(flushed, newest["seq"]))
                     return await self._lowest(connection)
             except self._connector.is_locked:  # a reader holds a table: the next trim comes to it
                 return await self._lowest(connection)
@@ -250,6 +252,13 @@ class PostgresLog:
         """What is before a row, for a node that has opened the log anew since it became the leader."""
         found = await connection.fetchrow(sql.PLACE_AT, self._number, row.seq - 1)
         return Place(*found) if found is not None else None
+
+    async def _replace(self, session: Session, statement: str, seen: LeaderState, value: Any) -> Any:
+        """Change the record of the leader, if it is as it was seen or as an earlier call with the same record left it
+        whose outcome is unknown."""
+        place = (seen.epoch, seen.renewals)
+        is_repeated, self._renewing = self._renewing == place, place
+        return await self._written(session, statement, *place, value, is_repeated, seen.node)
 
     async def _written(self, session: Session, statement: str, *arguments: Any) -> Any:
         """The first row that a statement wrote. If it wrote none, that is certain after a synchronous commit."""

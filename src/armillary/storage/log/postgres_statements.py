@@ -21,7 +21,8 @@ RETURNING seq"""
 
 
 def append_one(table: str) -> str:
-    # The second condition is for a repeated append: the row before may have been trimmed since.
+    # The second condition is for a repeated append: the row before may have been trimmed since, if this node was
+    # removed from the replicas.
     return f"""
 INSERT INTO {table} AS present (log, {_COLUMNS})
 SELECT $1::integer, $2::bigint, $3::bigint, $4::bytea, $5::bytea, $6::bigint, $7::bigint, $8::smallint, $9::boolean,
@@ -69,11 +70,14 @@ TAKE: Final = """
 UPDATE armillary.leaders SET epoch = epoch + 1, renewals = renewals + 1, node = $4
 WHERE log = $1 AND epoch = $2 AND renewals = $3
 RETURNING generation, epoch, node, renewals, confirmed"""
-# $5: a renewal whose outcome is unknown may have been done. In one epoch only its leader renews.
-RENEW: Final = """
-UPDATE armillary.leaders SET renewals = $3 + 1, confirmed = $4
-WHERE log = $1 AND epoch = $2 AND (renewals = $3 OR ($5 AND renewals = $3 + 1))
-RETURNING generation, epoch, node, renewals, confirmed"""
+# $5: an earlier renewal, whose outcome is unknown, may have been done. In one epoch only its leader renews.
+_AS_SEEN: Final = "log = $1 AND epoch = $2 AND (renewals = $3 OR ($5 AND renewals = $3 + 1 AND node = $6))"
+RENEW: Final = f"""
+UPDATE armillary.leaders SET renewals = $3 + 1, confirmed = $4 WHERE {_AS_SEEN}
+RETURNING generation, epoch, node, renewals, confirmed"""  # noqa: S608 - constants
+RESIGN: Final = f"""
+UPDATE armillary.leaders SET renewals = renewals + 1, node = $4 WHERE {_AS_SEEN}
+RETURNING true"""  # noqa: S608 - constants
 
 REGISTER: Final = """
 INSERT INTO armillary.replicas AS present (log, node, applied, flushed) VALUES ($1, $2, $3, $3)
