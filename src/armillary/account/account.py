@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from armillary import limits
-from armillary.account.catalog.catalog import NewStore
+from armillary.account.catalog.catalog import SECRET, NewStore
 from armillary.account.catalog.container_rules import new_rules
 from armillary.account.catalog.container_state import ContainerState, stored_change
 from armillary.account.catalog.records import Record
@@ -63,7 +63,7 @@ class Account(Registry):
     async def open(cls, engine: Engine, clock: Clock, settings: AccountSettings | None = None) -> Account:
         account = cls(engine, clock, settings or AccountSettings())
         await account.catalog.open()
-        account.secret = await account.catalog.setting("secret", lambda: clock.random_bytes(32))
+        account.secret = await account.catalog.setting(SECRET, lambda: clock.random_bytes(32))
         account._check_capacity()
         for record in account.catalog.of_type(ResourceType.CONTAINER):
             await account.enter(record)
@@ -82,8 +82,9 @@ class Account(Registry):
             task.add_done_callback(_report)
         return account
 
-    async def close(self) -> None:
-        """Stop background work. The caller closes the engine."""
+    async def close(self, reason: Failure | None = None) -> None:
+        """Stop background work. The caller closes the engine, or opens the account anew on it, in another role: then
+        `reason` is what requests and cursors get that still hold objects of this one."""
         for migration in self.migrations.values():
             await migration.stop()
         tasks = [*self._upkeep, *self._restating.values()]
@@ -95,6 +96,9 @@ class Account(Registry):
         await self.catalog.close()  # last: what was cancelled in the middle of a change has left it there
         await self.jail.close()
         self.function_processes.leave()
+        if reason is not None:
+            for container in self.containers:
+                container.end(reason)
 
     def _check_capacity(self) -> None:
         """A data directory is of an account with provisioned throughput or of a serverless one: what its containers may
@@ -121,6 +125,16 @@ class Account(Registry):
 
     async def opened(self, record: Record) -> Container:
         """A container that requests do not find yet. If storage fails, upkeep opens it later."""
+        container = self._made(record)
+        try:
+            await container.open()
+        except Failure:
+            self._unopened[record.rid] = record
+            raise
+        await container.keep_versions()
+        return container
+
+    def _made(self, record: Record) -> Container:
         database = self.catalog.get(ResourceType.DATABASE, record.owner)
         if database is None:
             raise missing(ResourceType.CONTAINER, record.name)  # deleted meanwhile, with its database
@@ -128,19 +142,17 @@ class Account(Registry):
         maximum = min(self.settings.logical_partition_bytes_max, self.settings.partition_storage_bytes)
         if "partitionKey" not in record.body:
             maximum = min(maximum, limits.FIXED_CONTAINER_BYTES_MAX)
-        container = Container(record, database, self.engine, self.clock, maximum)
-        try:
-            await container.open()
-        except Failure:
-            self._unopened[record.rid] = record
-            raise
-        return container
+        return Container(record, database, self.engine, self.clock, maximum)
 
-    def take_in(self, container: Container) -> Container:
+    def _serve(self, container: Container) -> None:
+        """Have requests find a container."""
         self._unopened.pop(container.record.rid, None)
         self._containers[container.record.rid] = container
         self.budgets.assign(container)
         container.faults = self.faults.armed
+
+    def take_in(self, container: Container) -> Container:
+        self._serve(container)
         if container.is_restating:
             self.restate(container)
         self.reshaper.enter(container)

@@ -81,9 +81,9 @@ class Container:
         return self.state.collection is not None
 
     async def open(self) -> None:
+        """Read what its partitions keep in memory, and write nothing."""
         for partition in self.partitions.values():
             await partition.open()
-        await self.keep_versions()
 
     async def keep_versions(self) -> None:
         """Partitions begin to keep all versions, or cease to."""
@@ -99,6 +99,16 @@ class Container:
         self.is_retired = True
         for partition in self.partitions.values():
             partition.close(reason)
+
+    def end(self, reason: Failure) -> None:
+        """Refuse reads and writes: the account was closed, and this object no longer follows what is stored."""
+        self.is_retired = True
+        for partition in self.partitions.values():
+            partition.end(reason)
+
+    def adopt_database(self, record: Record) -> None:
+        self.database = record
+        self._rename()
 
     def adopt(self, record: Record) -> None:
         """Take over a replaced record: policies may have changed, the key and the partitions have not."""

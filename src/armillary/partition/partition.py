@@ -63,24 +63,29 @@ class Partition:
         self.versions_number = 0  # the period of keeping versions that has begun here; 0: none
         self._shut: Failure | None = None  # why writes are refused now
         self._gate: asyncio.Event | None = None  # set when a hold ends
+        self._end: Failure | None = None  # why reads are refused too
         self.is_moved = False  # other partitions own its keys now: reads here may be stale
-        self.is_dropped = False  # its store was emptied
+        self.is_dropped = False  # its store was emptied, or the account was closed
         self.watched_bytes = _NEVER  # report once to the observer when this size is reached
         self.on_grown: Callable[[Partition], None] | None = None
         self.restated_count = 0  # items that a running rules change has reached
-        self._coverage: PathCoverage | None = None  # as last acknowledged
+        self.coverage: PathCoverage | None = None  # as last acknowledged
         self.wants_coverage_scan = False  # a scan of all items may extend the path coverage
         self.meter = Meter(clock)
 
     async def open(self) -> None:
-        self.head = await self._store.read(lambda view: log.load_head(view, self._first_rid, self._first_lsn))
-        self.reached_lsn = self.head.lsn
-        self._coverage = await self._store.read(lambda view: trusted_coverage(view, self.head_in(view)))
+        await self._store.read(self.load)
         await self._store.evaluate(self.records.load)
-        self.versions_number = await self._store.read(versions.begun_number)
+
+    def load(self, view: View) -> None:
+        """Take over the stored state in a snapshot, except the records of retryable writes."""
+        self.head = self.head_in(view)
+        self.reached_lsn = self.head.lsn
+        self.coverage = trusted_coverage(view, self.head)
+        self.versions_number = versions.begun_number(view)
         # The coverage was written by a format that does not maintain it, or the server stopped during a scan.
         self.wants_coverage_scan = self.head.item_count > 0 and (
-            self._coverage is None or self._coverage.stage == SCANNING
+            self.coverage is None or self.coverage.stage == SCANNING
         )
 
     @property
@@ -95,13 +100,13 @@ class Partition:
 
     async def read(self, fn: Callable[[View], T]) -> T:
         if self.is_dropped:
-            raise _gone(self.range)
+            raise self._gone()
         return await self._store.read(fn)
 
     def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> Awaitable[T]:
         """Like `read`, for functions that may take long: they give way wherever they spend units of work."""
         if self.is_dropped:
-            raise _gone(self.range)
+            raise self._gone()
         return self._store.evaluate(fn, check)
 
     def item_count(self, view: View, epk: bytes | None) -> int:
@@ -226,7 +231,7 @@ class Partition:
         def run(txn: Txn) -> Writer:
             self._check_open()
             schema, head, now_s = self._schema.as_it_is(), self.head_in(txn), self._clock.now_s()
-            rewinder = Rewinder(txn, schema, head, self._paths, self._coverage, now_s, self.range)
+            rewinder = Rewinder(txn, schema, head, self._paths, self.coverage, now_s, self.range)
             rewinder.rewind(past, past_head)
             return rewinder
 
@@ -281,7 +286,7 @@ class Partition:
         schema = self._schema.as_it_is()
         if kind is None:
             kind = Writer if schema.cap is None else CappedWriter
-        return kind(txn, schema, head, self._paths, self._coverage, self._clock.now_s(), self.range)
+        return kind(txn, schema, head, self._paths, self.coverage, self._clock.now_s(), self.range)
 
     def _remember(self, writer: Writer) -> None:
         # Acknowledgements may arrive in another order than the commits.
@@ -300,8 +305,8 @@ class Partition:
             self._paths.update(new_paths)
 
     def _remember_coverage(self, coverage: PathCoverage) -> None:
-        if self._coverage is None or coverage.generation >= self._coverage.generation:
-            self._coverage = coverage
+        if self.coverage is None or coverage.generation >= self.coverage.generation:
+            self.coverage = coverage
 
     # Holding writers during a cut-over.
 
@@ -334,18 +339,35 @@ class Partition:
         if self._gate is not None:
             self._gate.set()
 
+    def end(self, reason: Failure) -> None:
+        """The account was closed: this object no longer follows what is stored, so reads are refused too."""
+        self.close(reason)
+        self._end = reason
+        self.is_moved = self.is_dropped = True  # point reads look at the former when they are done
+
     @property
     def is_held(self) -> bool:
         return self._gate is not None and not self._gate.is_set()
 
     async def released(self) -> None:
         """Wait, for a limited time, until the hold has ended."""
+        if self._end is not None:
+            raise self._gone()
         if self._gate is None:
             return
         try:
             await asyncio.wait_for(self._gate.wait(), limits.HOLD_SECONDS_MAX)
         except TimeoutError:
             self._check_open()
+
+    def _gone(self) -> Failure:
+        if self._end is not None:
+            return Failure(self._end.kind, self._end.message, retry_after_ms=self._end.retry_after_ms)
+        return Failure(
+            Kind.RANGE_GONE,
+            f"The partition key range {self.range.id} was split or merged a while ago, and what it held has moved. "
+            "Read the partition key ranges again.",
+        )
 
     def _check_open(self) -> None:
         if self._shut is not None:
@@ -395,7 +417,8 @@ class Partition:
             self._check_open()
             return change_stream_events.begin(txn, self.head_in(txn).lsn)
 
-        return await self._store.write(run)
+        begun = await self.read(change_stream_events.since)
+        return begun if begun is not None else await self._store.write(run)
 
     async def forget_events(self, last_key: bytes) -> None:
         """Drop events up to a key."""
@@ -470,11 +493,3 @@ class Partition:
         if changed is not None:
             self._remember_coverage(changed)
         return changed
-
-
-def _gone(key_range: KeyRange) -> Failure:
-    return Failure(
-        Kind.RANGE_GONE,
-        f"The partition key range {key_range.id} was split or merged a while ago, and what it held has moved. Read the "
-        "partition key ranges again.",
-    )

@@ -17,7 +17,7 @@ from armillary.storage.rocks_database import Database, KeptState, KeptView, Pinn
 from armillary.storage.rocks_loader import RocksLoader
 from armillary.work import Check
 
-_PREFIX_BYTES: Final = 4
+PREFIX_BYTES: Final = 4
 
 
 class RocksVersions(Protocol):
@@ -98,4 +98,4 @@ class RocksStore:
 
 
 def prefix_of(number: int) -> bytes:
-    return number.to_bytes(_PREFIX_BYTES, "big")
+    return number.to_bytes(PREFIX_BYTES, "big")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from armillary.storage.engine import Engine, Store, Txn, View
 _log = logging.getLogger(__name__)
 
 CATALOG_STORE = 0
+SECRET = "secret"  # the setting whose value signs tokens; made once for each account
 _RECORDS, _GARBAGE, _SETTINGS = b"r", b"g", b"s"
 
 NewStore = Callable[[], int]
@@ -46,14 +47,21 @@ class Catalog:
         self._records: dict[tuple[ResourceType, bytes], Record] = {}
         self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
         self._offers: dict[str, Record] = {}  # by the rid of what they are for
+        # Called with the new value when a setting was changed by another node.
+        self.on_setting: dict[str, Callable[[bytes | None], None]] = {}
 
     async def open(self) -> None:
+        await self.load()
+        await self.abandon()
+
+    async def load(self) -> None:
+        """Read all records, and write nothing."""
+
         def load(view: View) -> list[bytes]:
             return [packed for _, packed in view.scan(_RECORDS, _after(_RECORDS))]
 
         for packed in await self._store.read(load):
             self._enter(Record.unpack(packed))
-        await self.abandon()
 
     async def check_readable(self) -> None:
         """Raises if storage cannot be read now."""
@@ -88,7 +96,36 @@ class Catalog:
         """The offer of a database or container, if it has one of its own."""
         return self._offers.get(owner.rid_text)
 
+    # Following another node.
+
+    def follow(self, refusal: Callable[[], Failure]) -> None:
+        """Refuse every change before anything is looked at: what is known here may be older than the leader's."""
+        self._outcomes.refusal = refusal
+
+    def adopt(self, written: Mapping[bytes, bytes | None]) -> tuple[list[Record], list[Record]]:
+        """Take over entries of the catalog's store that another node has written (None: deleted). Returns the records
+        that went and those that came; a record that was changed is among both. No security log entry is made: the node
+        that changed them has made it."""
+        removed, added = [], []
+        for key, value in written.items():
+            if key[:1] == _RECORDS:
+                type_word, _, rid = key[1:].partition(b"/")
+                former = self.get(ResourceType(type_word.decode()), rid)
+                removed += [former] if former is not None else []
+                added += [Record.unpack(value)] if value is not None else []
+            elif key[:1] == _SETTINGS and (told := self.on_setting.get(key[1:].decode())) is not None:
+                told(value)
+        for record in removed:
+            self._leave(record)
+        for record in added:
+            self._enter(record)
+        return removed, added
+
     # Changing.
+
+    def check_changeable(self) -> None:
+        """Raises if no change is accepted now."""
+        self._outcomes.check()
 
     async def close(self) -> None:
         await self._outcomes.close()

@@ -30,9 +30,12 @@ class OutcomeResolver(Generic[T]):
         self._wanted = wanted
         self._is_unknown = False  # storage failed, and the outcome is being read
         self._pending: asyncio.Task[list[T]] | None = None  # a change that no client waits for any more
+        self.refusal: Callable[[], Failure] | None = None  # why no change is accepted on this node
 
     def check(self) -> None:
-        """Refuse while the outcome of an earlier change is unknown."""
+        """Refuse on a node that follows, and while the outcome of an earlier change is unknown."""
+        if self.refusal is not None:
+            raise self.refusal()
         if self._pending is not None or self._is_unknown:
             raise Failure(
                 Kind.UNAVAILABLE,

@@ -300,6 +300,7 @@ class _Beginning:
 
 async def begin(account: Account, source: Container, plan: Plan) -> Migration:
     """Make the new container, unless an earlier attempt has, and have all versions of the source's items kept."""
+    account.catalog.check_changeable()
     names = source.database.name, source.name
     running = account.migrations.get(names)
     if running is not None and not (isinstance(running, Migration) and running.is_ended):

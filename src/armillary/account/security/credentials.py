@@ -37,10 +37,14 @@ class Credentials:
     @classmethod
     async def open(cls, account: Account, given: Sequence[str | None]) -> Credentials:
         credentials = cls(account, given)
-        kept = await account.catalog.kept_setting(_SETTING)
-        if kept is not None:
-            credentials._regenerated = orjson.loads(kept)
+        credentials._adopt(await account.catalog.kept_setting(_SETTING))
+        account.catalog.on_setting[_SETTING] = credentials._adopt
         return credentials
+
+    def _adopt(self, kept: bytes | None) -> None:
+        """Take over the stored keys: at the start, and when another node has regenerated one."""
+        self._regenerated = orjson.loads(kept) if kept is not None else {}
+        self._tell()
 
     @property
     def keys(self) -> dict[str, str | None]:
@@ -66,9 +70,12 @@ class Credentials:
         await self._account.catalog.keep_setting(_SETTING, orjson.dumps(changed))
         self._regenerated = changed
         audit.record("key.regenerated", name=name)
+        self._tell()
+        return key
+
+    def _tell(self) -> None:
         for tell in self.on_change:
             tell()
-        return key
 
     def _key(self, name: str) -> str | None:
         regenerated = self._regenerated.get(name)

@@ -46,6 +46,7 @@ class _Copy:
 
 
 async def restore(account: Account, snapshot: Snapshot) -> Outcome:
+    account.catalog.check_changeable()  # even where nothing was changed since the snapshot
     _refuse_migrating(account, snapshot)
     async with account.control:
         with ExitStack() as stilled:

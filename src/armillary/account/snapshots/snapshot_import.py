@@ -147,6 +147,7 @@ class SnapshotImport:
     async def _begin(self) -> None:
         """Give everything its new rids and stores."""
         assert self._scope is not None
+        self._account.catalog.check_changeable()
         check_records(self._scope, self._arrived)
         self._check_capacity()
         self._in_the_way()  # refuse early: before the items are read

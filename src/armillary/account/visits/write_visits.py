@@ -175,6 +175,7 @@ class DeleteByKey(Visit[Answer]):
         charge_ru = DELETE_BY_KEY_RU
         owner = partition
         try:
+            await owner.settle()  # if nothing is found, that must be so on the node that leads
             while ids := await owner.read(lambda view: self._some_ids(view, partition.clock)):
                 outcomes = await asyncio.gather(
                     *[owner.write(Operation(Verb.DELETE, self.epk, self.key, each, is_any=True)) for each in ids],

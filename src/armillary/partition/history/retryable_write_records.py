@@ -9,7 +9,7 @@ both children, because a record does not say which keys it concerns.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bson.errors import BSONError
@@ -74,6 +74,13 @@ class Records:
             work.spend(20)
             self.note(key, value)
         self._sessions = dict(sorted(self._sessions.items(), key=lambda entry: entry[1].written_s))
+
+    def reload(self, view: View, sessions: Iterable[bytes]) -> None:
+        """Read the records of some sessions again, which were written by another node."""
+        for session in sessions:
+            self._sessions.pop(session, None)
+            for key, value in view.scan(layout.RECORDS + session, layout.prefix_end(layout.RECORDS + session)):
+                self.note(key, value)
 
     def note(self, key: bytes, value: bytes) -> None:
         """Take over a record that is durable now."""
@@ -172,6 +179,12 @@ def unpack_record(value: bytes) -> tuple[int, dict[int, bytes]]:
         return int.from_bytes(value[:4], "big"), {int(name): bytes(answer) for name, answer in answers.items()}
     except (ValueError, BSONError):
         raise Failure(Kind.CORRUPT, "The record of a write cannot be read; run `armillary check`.") from None
+
+
+def session_of(key: bytes) -> bytes:
+    """The session that a record's key names."""
+    session: bytes = _KEY.unpack(key[1:])[0]
+    return session
 
 
 def stored_records(view: View) -> list[tuple[bytes, bytes]]:
