@@ -1,15 +1,22 @@
-"""Nodes of a cluster in the tests' own process: engines on a log in memory."""
+"""Nodes of a cluster in the tests' own process: engines on a log in memory, and a pair of accounts of which one leads
+and the other follows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
-from armillary.clock import SystemClock
+from armillary.account.account import Account
+from armillary.account.following import FollowingAccount
+from armillary.account.registry import AccountSettings
+from armillary.clock import SystemClock, VirtualClock
 from armillary.errors import Failure
 from armillary.storage.directory import DataDirectory
 from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
+from armillary.storage.log.rows import GENERATION_BYTES
 from armillary.storage.overlay import Layer
-from armillary.storage.replication.follower import Follower
+from armillary.storage.replication.follower import Adopt, Follower
 from armillary.storage.replication.lease import Lease
 from armillary.storage.replication.local_replica import LocalReplica
 from armillary.storage.replication.replicated_engine import ReplicatedEngine
@@ -40,6 +47,56 @@ def stepping_follower(path: Path, server: MemoryLogServer) -> tuple[Follower, Re
     replica = local_replica(path, server)
     clock = SystemClock()
     return Follower(replica, MemoryLog(server, clock), clock, _nothing), ReplicatedEngine(replica, clock)
+
+
+class Pair:
+    """An account that leads and one that follows. `step` lets the follower come to the leader's state; `on_group` is
+    called for each group that it has adopted, in the same step of the event loop."""
+
+    def __init__(self, server: MemoryLogServer, engines: tuple[ReplicatedEngine, ReplicatedEngine]) -> None:
+        self.server = server
+        self.leading_engine, self.following_engine = engines
+        self.clock = VirtualClock()
+        self.leader: Account
+        self.follower: FollowingAccount
+        self.adopt: Adopt = self._adopt
+        self.on_group: Callable[[], None] = lambda: None
+        self.groups = 0
+        self._follower: Follower
+
+    @classmethod
+    async def open(cls, path: Path, settings: AccountSettings | None = None) -> Self:
+        server = MemoryLogServer(b"g" * GENERATION_BYTES)
+        following = ReplicatedEngine(local_replica(path / "b", server), SystemClock())
+        pair = cls(server, (await leading_engine(path / "a", server), following))
+        pair.leader = await Account.open(pair.leading_engine, pair.clock, settings)
+        await pair.follow(settings)
+        return pair
+
+    async def follow(self, settings: AccountSettings | None = None) -> None:
+        self.follower = await FollowingAccount.open(self.following_engine, self.clock, settings)
+        log = MemoryLog(self.server, SystemClock())
+        self._follower = Follower(self.following_engine.replica, log, SystemClock(), self._take)
+
+    def _take(self, layer: Layer, notes: bytes) -> None:
+        self.adopt(layer, notes)
+        self.groups += 1
+        self.on_group()
+
+    def _adopt(self, layer: Layer, notes: bytes) -> None:
+        self.follower.adopt(layer, notes)
+
+    async def step(self) -> None:
+        """Until the follower has what the leader has published."""
+        while self.following_engine.replica.position.place != (place := self.leading_engine.replica.position.place):
+            await self._follower.step()
+            await self._follower.confirm(place)
+
+    async def close(self) -> None:
+        await self.leader.close()
+        await self.follower.close()
+        await self.leading_engine.close()
+        await self.following_engine.close()
 
 
 def _nothing(layer: Layer, notes: bytes) -> None:

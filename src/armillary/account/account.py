@@ -57,7 +57,7 @@ class Account(Registry):
         self._upkeep: list[asyncio.Task[None]] = []
         self._restating: dict[bytes, asyncio.Task[None]] = {}
         self.rounds = Rounds(self, self.reshaper)  # of upkeep
-        self._left_lsn = 0  # the highest of the containers that were deleted since the start
+        self.catalog.lsn_of = self._lsn_of
 
     @classmethod
     async def open(cls, engine: Engine, clock: Clock, settings: AccountSettings | None = None) -> Account:
@@ -177,7 +177,7 @@ class Account(Registry):
             if container is not None:
                 container.retire()
                 self.reshaper.leave(container)
-                self._left_lsn = max(self._left_lsn, *(each.reached_lsn for each in container.partitions.values()))
+                self.catalog.left_lsn = max(self.catalog.left_lsn, container.reached_lsn)
                 self.rounds.leave(record.rid)
             task = self._restating.pop(record.rid, None)
             if task is not None:
@@ -193,8 +193,11 @@ class Account(Registry):
         """New containers start counting here: a session token that a client kept from an earlier container of the
         same name, or from another one, must not look as if it were ahead of the new one; nor one of a write that is
         still under way."""
-        lsns = [partition.reached_lsn for container in self.containers for partition in container.partitions.values()]
-        return max(self._left_lsn, *lsns, 0)
+        return max([self.catalog.left_lsn, *[container.reached_lsn for container in self.containers]])
+
+    def _lsn_of(self, record: Record) -> int:
+        container = self.container_by_rid(record.rid)
+        return container.reached_lsn if container is not None else 0
 
     # Background work.
 

@@ -239,6 +239,11 @@ class Container:
             self._left.remove(meter)
             self._left_totals = self._left_totals.plus(meter.totals)
 
+    @property
+    def reached_lsn(self) -> int:
+        """The highest lsn of any transaction that has run, acknowledged or not."""
+        return max([partition.reached_lsn for partition in self.partitions.values()], default=0)
+
     def partition_for(self, epk: bytes) -> Partition:
         return self.partitions[self.map.find(epk).id]
 

@@ -89,15 +89,14 @@ class FollowingAccount(Account):
             self._adopt_catalog(*self.catalog.adopt(written))
 
     def _adopt_stores(self, layer: Layer) -> None:
-        found = adoption.changes_by_store(layer)
+        found = adoption.changes_by_store(layer, self._by_store)
         if layer.cleared:
             for prefix in self._by_store:
                 if adoption.is_cleared(layer, prefix):
                     found.setdefault(prefix, StoreChanges()).is_cleared = True
         for prefix, changes in found.items():
-            partition = self._by_store.get(prefix)
-            if partition is not None:
-                adoption.adopt(partition, changes, _published(partition.store))
+            partition = self._by_store[prefix]
+            adoption.adopt(partition, changes, _published(partition.store))
 
     def _adopt_secret(self, stored: bytes | None) -> None:
         self.secret = stored or b""  # the first leader makes it

@@ -8,6 +8,7 @@ catalog are adopted by `account/following.py`.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -51,14 +52,17 @@ class StoreChanges:
             self.has_versions = True
 
 
-def changes_by_store(layer: Layer) -> dict[bytes, StoreChanges]:
-    """By the prefix of the store. Keys of other spaces, which are most, cost one look at a byte."""
+def changes_by_store(layer: Layer, prefixes: Container[bytes]) -> dict[bytes, StoreChanges]:
+    """By the prefix of the store, for those with these prefixes. Keys of other spaces, which are most, cost one look at
+    a byte."""
     found: dict[bytes, StoreChanges] = {}
     for key, value in layer.writes.items():
         if key[PREFIX_BYTES] in _MIRRORED:
             prefix = key[:PREFIX_BYTES]
             changes = found.get(prefix)
             if changes is None:
+                if prefix not in prefixes:
+                    continue  # the catalog, or the child of a split that is being filled
                 changes = found[prefix] = StoreChanges()
             changes.note(key[PREFIX_BYTES:], value)
     return found

@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 CATALOG_STORE = 0
 SECRET = "secret"  # the setting whose value signs tokens; made once for each account
 _RECORDS, _GARBAGE, _SETTINGS = b"r", b"g", b"s"
+_LEFT_LSN = b"left-lsn"
 
 NewStore = Callable[[], int]
 Reserved = TypeVar("Reserved")
@@ -47,6 +48,8 @@ class Catalog:
         self._records: dict[tuple[ResourceType, bytes], Record] = {}
         self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
         self._offers: dict[str, Record] = {}  # by the rid of what they are for
+        self.left_lsn = 0  # the highest of the containers that were deleted: lsns are not given out again
+        self.lsn_of: Callable[[Record], int] = lambda _: 0  # the highest that was given out in a container
         # Called with the new value when a setting was changed by another node.
         self.on_setting: dict[str, Callable[[bytes | None], None]] = {}
 
@@ -57,11 +60,13 @@ class Catalog:
     async def load(self) -> None:
         """Read all records, and write nothing."""
 
-        def load(view: View) -> list[bytes]:
-            return [packed for _, packed in view.scan(_RECORDS, _after(_RECORDS))]
+        def load(view: View) -> tuple[list[bytes], bytes | None]:
+            return [packed for _, packed in view.scan(_RECORDS, _after(_RECORDS))], view.get(_LEFT_LSN)
 
-        for packed in await self._store.read(load):
+        records, left_lsn = await self._store.read(load)
+        for packed in records:
             self._enter(Record.unpack(packed))
+        self.left_lsn = int.from_bytes(left_lsn or b"", "big")
 
     async def check_readable(self) -> None:
         """Raises if storage cannot be read now."""
@@ -115,6 +120,8 @@ class Catalog:
                 added += [Record.unpack(value)] if value is not None else []
             elif key[:1] == _SETTINGS and (told := self.on_setting.get(key[1:].decode())) is not None:
                 told(value)
+            elif key == _LEFT_LSN:
+                self.left_lsn = int.from_bytes(value or b"", "big")
         for record in removed:
             self._leave(record)
         for record in added:
@@ -207,6 +214,7 @@ class Catalog:
                     raise Failure(Kind.CONFLICT, f"There is a {record.type.value} '{record.name}' already.")
 
             def run(txn: Txn) -> list[Record]:
+                self._put_left_lsn(txn, removed)
                 for record in removed:
                     txn.delete(_record_key(record))
                 for record in added:
@@ -374,6 +382,7 @@ class Catalog:
             doomed = self.tree(present)
 
             def run(txn: Txn) -> list[Record]:
+                self._put_left_lsn(txn, doomed)
                 for each in doomed:
                     txn.delete(_record_key(each))
                     for number in each.stores:
@@ -413,6 +422,12 @@ class Catalog:
         await self._store.write(lambda txn: txn.put(_SETTINGS + name.encode(), value))
 
     # Inside.
+
+    def _put_left_lsn(self, txn: Txn, removed: Sequence[Record]) -> None:
+        """After a restart, and on the node that leads next, new containers go on from the lsns of deleted ones."""
+        lsn = max([self.lsn_of(each) for each in removed if each.type is ResourceType.CONTAINER], default=0)
+        if lsn > int.from_bytes(txn.get(_LEFT_LSN) or b"", "big"):
+            txn.put(_LEFT_LSN, lsn.to_bytes(8, "big"))
 
     def _stamp(self, txn: Txn) -> tuple[str, int]:
         ts = int(self._clock.now_s())
