@@ -7,6 +7,7 @@ from typing import Any
 
 from armillary.account.account import Account
 from armillary.account.container import Container
+from armillary.partition.budget import Budget
 from armillary.partition.history.retryable_write_records import Records
 from armillary.partition.meter import Meter
 from armillary.partition.partition import Partition
@@ -26,10 +27,23 @@ def state_of(account: Account) -> dict[str, Any]:
         "shared": {
             rid: [budget.limit for budget in budgets]
             for rid, budgets in account.budgets._shared.items()
-            if any(each.database.rid == rid for each in account.containers)
+            if any(_shares(each, budgets) for each in account.containers)
         },
         "left_lsn": account.catalog.left_lsn,
     }
+
+
+def _shares(container: Container, budgets: list[Budget]) -> bool:
+    """A database whose containers all have throughput of their own may still have budgets, which are not used."""
+    return any(each.meter.budget is one for each in container.partitions.values() for one in budgets)
+
+
+def differences(left: Any, right: Any, path: str = "") -> list[str]:
+    """Where two states differ."""
+    if not isinstance(left, dict) or not isinstance(right, dict):
+        return [] if left == right else [f"{path}: {left!r} and {right!r}"]
+    names = [*left, *[name for name in right if name not in left]]
+    return [each for name in names for each in differences(left.get(name), right.get(name), f"{path}/{name!r}")]
 
 
 def _container(container: Container) -> dict[str, Any]:

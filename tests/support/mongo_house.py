@@ -100,3 +100,10 @@ class MongoHouse:
         answer = await self.send(frame_of({**body, "$db": body.get("$db", database)}, sequences), client)
         assert answer, "an answer is expected"
         return document_in(answer)
+
+
+def mongo_at(account: Account) -> MongoHouse:
+    """The door on an account that is open."""
+    settings = MongoSettings(needs_authentication=False)
+    door = MongoDoor(account, (KEY,), (READ_KEY,), settings, machine=account.clock)
+    return MongoHouse(account.engine, account, door)

@@ -17,6 +17,7 @@ from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
 from armillary.storage.log.rows import GENERATION_BYTES
 from armillary.storage.overlay import Layer
 from armillary.storage.replication.follower import Adopt, Follower
+from armillary.storage.replication.group_commit import GroupCommit
 from armillary.storage.replication.lease import Lease
 from armillary.storage.replication.local_replica import LocalReplica
 from armillary.storage.replication.replicated_engine import ReplicatedEngine
@@ -28,18 +29,22 @@ def local_replica(path: Path, server: MemoryLogServer) -> LocalReplica:
 
 async def leading_engine(path: Path, server: MemoryLogServer, node: str = "a") -> ReplicatedEngine:
     """An engine that leads, with a lease that does not end."""
-    replica = local_replica(path, server)
+    engine = ReplicatedEngine(local_replica(path, server), SystemClock())
+    await lead(engine, server, node)
+    return engine
+
+
+async def lead(engine: ReplicatedEngine, server: MemoryLogServer, node: str = "a") -> GroupCommit:
+    """Have an engine take over."""
     clock = SystemClock()
     log = MemoryLog(server, clock)
-    engine = ReplicatedEngine(replica, clock)
     taken = await log.take(await log.leader(), node, int(clock.now_s() * 1_000_000))
     assert taken is not None
     state, fence = taken
-    await Follower(replica, log, clock, _nothing).catch_up(fence)
+    await Follower(engine.replica, log, clock, _nothing).catch_up(fence)
     lease = Lease(seconds=1e9)
     lease.renew(lease.now_s())
-    engine.lead(log, state.epoch, lease, _ended)
-    return engine
+    return engine.lead(log, state.epoch, lease, _ended)
 
 
 def stepping_follower(path: Path, server: MemoryLogServer) -> tuple[Follower, ReplicatedEngine]:
@@ -91,6 +96,19 @@ class Pair:
         while self.following_engine.replica.position.place != (place := self.leading_engine.replica.position.place):
             await self._follower.step()
             await self._follower.confirm(place)
+
+    async def exchange(self, reason: Failure) -> None:
+        """Both change their roles, on the same engines."""
+        await self.step()
+        await self.leader.close(reason)
+        await self.follower.close(reason)
+        assert self.leading_engine._commit is not None
+        await self.leading_engine._commit.end(reason)
+        self.leading_engine.follow()
+        self.leading_engine, self.following_engine = self.following_engine, self.leading_engine
+        await lead(self.leading_engine, self.server, "b")
+        self.leader = await Account.open(self.leading_engine, self.clock)
+        await self.follow()
 
     async def close(self) -> None:
         await self.leader.close()

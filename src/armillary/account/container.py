@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+from weakref import WeakSet
 
 from armillary.account.catalog.container_rules import older_rules, present_rules
 from armillary.account.catalog.container_state import ContainerState
@@ -63,6 +64,7 @@ class Container:
         self.failed_builds: dict[str, Failure] = {}  # unique indexes that documents violate, by name
         self._left: list[Meter] = []  # of partitions that were split or merged away since the start and may be read
         self._left_totals = Totals()  # of those that are gone
+        self._replaced: WeakSet[Partition] = WeakSet()  # that may still be read
         self._rename()
 
     def _rename(self) -> None:
@@ -103,7 +105,7 @@ class Container:
     def end(self, reason: Failure) -> None:
         """Refuse reads and writes: the account was closed, and this object no longer follows what is stored."""
         self.is_retired = True
-        for partition in self.partitions.values():
+        for partition in (*self.partitions.values(), *self._replaced):
             partition.end(reason)
 
     def adopt_database(self, record: Record) -> None:
@@ -220,6 +222,7 @@ class Container:
         """Serve from the children of a split or merge. Reads of the parents that have begun may finish."""
         parents = [partition for partition in self.partitions.values() if new_map.get(partition.range.id) is None]
         self._left += [parent.meter for parent in parents]
+        self._replaced.update(parents)
         live = {each.id: self.partitions[each.id] for each in new_map.ranges if each.id in self.partitions}
         # New objects, so that iterations over the old ones go on undisturbed.
         self.partitions = live | {child.range.id: child for child in children}

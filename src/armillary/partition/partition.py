@@ -31,6 +31,7 @@ from armillary.partition.writing.capped_collections import CappedWriter
 from armillary.partition.writing.path_coverage import SCANNING, PathCoverage, trusted_coverage
 from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
+from armillary.storage.forked import EndedStore
 from armillary.work import Check
 
 T = TypeVar("T")
@@ -63,9 +64,8 @@ class Partition:
         self.versions_number = 0  # the period of keeping versions that has begun here; 0: none
         self._shut: Failure | None = None  # why writes are refused now
         self._gate: asyncio.Event | None = None  # set when a hold ends
-        self._end: Failure | None = None  # why reads are refused too
         self.is_moved = False  # other partitions own its keys now: reads here may be stale
-        self.is_dropped = False  # its store was emptied, or the account was closed
+        self.is_dropped = False  # its store was emptied
         self.watched_bytes = _NEVER  # report once to the observer when this size is reached
         self.on_grown: Callable[[Partition], None] | None = None
         self.restated_count = 0  # items that a running rules change has reached
@@ -100,13 +100,13 @@ class Partition:
 
     async def read(self, fn: Callable[[View], T]) -> T:
         if self.is_dropped:
-            raise self._gone()
+            raise _gone(self.range)
         return await self._store.read(fn)
 
     def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> Awaitable[T]:
         """Like `read`, for functions that may take long: they give way wherever they spend units of work."""
         if self.is_dropped:
-            raise self._gone()
+            raise _gone(self.range)
         return self._store.evaluate(fn, check)
 
     def item_count(self, view: View, epk: bytes | None) -> int:
@@ -342,8 +342,7 @@ class Partition:
     def end(self, reason: Failure) -> None:
         """The account was closed: this object no longer follows what is stored, so reads are refused too."""
         self.close(reason)
-        self._end = reason
-        self.is_moved = self.is_dropped = True  # point reads look at the former when they are done
+        self.store = self._store = EndedStore(reason)
 
     @property
     def is_held(self) -> bool:
@@ -351,23 +350,12 @@ class Partition:
 
     async def released(self) -> None:
         """Wait, for a limited time, until the hold has ended."""
-        if self._end is not None:
-            raise self._gone()
         if self._gate is None:
             return
         try:
             await asyncio.wait_for(self._gate.wait(), limits.HOLD_SECONDS_MAX)
         except TimeoutError:
             self._check_open()
-
-    def _gone(self) -> Failure:
-        if self._end is not None:
-            return Failure(self._end.kind, self._end.message, retry_after_ms=self._end.retry_after_ms)
-        return Failure(
-            Kind.RANGE_GONE,
-            f"The partition key range {self.range.id} was split or merged a while ago, and what it held has moved. "
-            "Read the partition key ranges again.",
-        )
 
     def _check_open(self) -> None:
         if self._shut is not None:
@@ -493,3 +481,11 @@ class Partition:
         if changed is not None:
             self._remember_coverage(changed)
         return changed
+
+
+def _gone(key_range: KeyRange) -> Failure:
+    return Failure(
+        Kind.RANGE_GONE,
+        f"The partition key range {key_range.id} was split or merged a while ago, and what it held has moved. Read the "
+        "partition key ranges again.",
+    )

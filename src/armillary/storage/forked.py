@@ -1,5 +1,7 @@
-"""A fork of a store: a pinned snapshot with private writes on top, for transactions that span several requests. The
-writes are never made durable here; to commit, the caller applies them again to the store itself.
+"""Stores in the place of an engine's own. A fork is a pinned snapshot with private writes on top, for transactions that
+span several requests. The writes are never made durable here; to commit, the caller applies them again to the store
+itself. An ended store refuses everything: objects of an account that was closed must not use the engine any more, which
+another account may have by then.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, Self, TypeVar
 
 from armillary import work
+from armillary.errors import Failure
+from armillary.storage.disk_errors import again
 from armillary.storage.engine import Kept, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
 from armillary.work import Check
@@ -61,6 +65,35 @@ class ForkedStore:
 
     def _scan(self, low: bytes, high: bytes, reverse: bool, _skip: int) -> Iterator[Pair]:
         return self.pinned.scan(low, high, reverse)
+
+
+class EndedStore:
+    def __init__(self, reason: Failure) -> None:
+        self._reason = reason
+
+    async def read(self, fn: Callable[[View], T]) -> T:
+        raise again(self._reason)
+
+    async def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> T:
+        raise again(self._reason)
+
+    def at_hand(self) -> View | None:
+        return None
+
+    async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
+        raise again(self._reason)
+
+    async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
+        raise again(self._reason)
+
+    async def keep(self) -> NoReturn:
+        raise again(self._reason)
+
+    async def pin(self) -> NoReturn:
+        raise again(self._reason)
+
+    def loader(self) -> NoReturn:
+        raise again(self._reason)
 
 
 def _never_copied() -> AssertionError:
