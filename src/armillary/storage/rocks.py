@@ -35,6 +35,7 @@ from armillary.storage.rocks_store import RocksStore, prefix_of
 
 Durability = Literal["full", "relaxed"]
 _log = logging.getLogger(__name__)
+_new = tuple.__new__  # makes a named tuple in less than half of the time that its class takes
 
 
 class Waiting(NamedTuple):
@@ -174,7 +175,7 @@ class RocksEngine:
         if self._is_closing:
             raise closed()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(Waiting(fn, prefix, future, is_freeing))
+        self._waiting.append(_new(Waiting, (fn, prefix, future, is_freeing)))
         if not self._is_scheduled:
             self._schedule()
         return future
@@ -261,7 +262,7 @@ class RocksEngine:
                 )
             else:
                 size_bytes += group.absorb(layer)
-            answers.append(Answer(future, result, None))
+            answers.append(_new(Answer, (future, result, None)))
             if run_now.made_bytes or run_now.derived:
                 work.end_item(run_now, 0)
             if size_bytes >= limits.GROUP_BYTES_MAX or self._monotonic_s() >= deadline_s:

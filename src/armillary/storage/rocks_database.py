@@ -59,6 +59,9 @@ class Database:
         writes = layer.writes
         # In key order, which RocksDB's skip list takes in a quarter less time (with the hint below, a third): measured.
         for keys in _in_order(writes):
+            if not layer.has_deletes:
+                any(map(put, keys, map(writes.__getitem__, keys)))  # `put` returns None: a loop over all, without bytecode
+                continue
             for key in keys:
                 value = writes[key]
                 if value is None:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from armillary import limits, work
-from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term
+from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term, new_tuple
 from armillary.model.indexes.composites import CompositeIndex
 from armillary.model.indexes.index_paths import SCALAR, Steps, step_text, text_steps
 from armillary.model.items import SYSTEM_PROPERTIES
@@ -218,7 +218,7 @@ class TermWalk:
             charged = len(terms) - free
         if self._has_more:
             charged += self._add_more(terms, document, ts)
-        return ItemTerms(terms, charged)
+        return new_tuple(ItemTerms, (terms, charged))
 
     def keys(self, document: Mapping[str, Any], ts: int, prefixes: Prefixes, rid: bytes) -> list[bytes] | None:
         """The keys of an item's terms, some perhaps twice: as `terms`, without the intermediate list and without
