@@ -58,6 +58,9 @@ class Partition:
         self.range = key_range
         self.head = log.new_head(self._first_rid, first_lsn)  # as last acknowledged
         self.reached_lsn = first_lsn  # the highest lsn of any transaction that has run, acknowledged or not
+        # The highest lsn of any transaction that has run and left tombstones, and the end of the log when a scan of it
+        # left none; -1: there was no such scan since the start.
+        self._tombstone_lsn, self.thinned_lsn = 0, -1
         self.times = LogTimes()
         self.records = Records()
         self.events_noted = 0  # since the last check of the event limits
@@ -91,6 +94,11 @@ class Partition:
     @property
     def lsn(self) -> int:
         return self.head.lsn
+
+    @property
+    def may_have_tombstones(self) -> bool:
+        """Whether the log, as far as it is acknowledged, has to be scanned for tombstones."""
+        return self._tombstone_lsn > self.thinned_lsn
 
     # Reading.
 
@@ -217,7 +225,7 @@ class Partition:
         def run(txn: Txn) -> tuple[T, Writer]:
             writer = self._writer(txn, kind)
             result = fn(txn, writer)  # type: ignore[arg-type]
-            writer.finish()
+            self._finish(writer)
             return result, writer
 
         result, writer = await self._store.write(run)
@@ -257,7 +265,7 @@ class Partition:
     def _run_one(self, operation: Operation, txn: Txn) -> tuple[Outcome, Writer]:
         writer = self._writer(txn)
         outcome = writer.apply(operation)
-        writer.finish()
+        self._finish(writer)
         return outcome, writer
 
     def _run_all(self, txn: Txn, operations: Sequence[Operation], record: Record | None, guard: Guard | None) -> Done:
@@ -272,7 +280,7 @@ class Partition:
                 outcomes.append(writer.apply(operation))
             except Failure as failure:
                 raise MemberFailed(index, failure) from failure
-        writer.finish()
+        self._finish(writer)
         kept = None
         if record is not None and writer.has_changed:
             kept = put_record(txn, record, outcomes, self._clock.now_s(), self.records.older_keys(record))
@@ -287,6 +295,12 @@ class Partition:
         if kind is None:
             kind = Writer if schema.cap is None else CappedWriter
         return kind(txn, schema, head, self._paths, self.coverage, self._clock.now_s(), self.range)
+
+    def _finish(self, writer: Writer) -> None:
+        writer.finish()
+        # Noted before the commit: a scan of the log that ends before it does not count afterwards.
+        if writer.has_tombstones and writer.head.lsn > self._tombstone_lsn:
+            self._tombstone_lsn = writer.head.lsn
 
     def _remember(self, writer: Writer) -> None:
         # Acknowledgements may arrive in another order than the commits.

@@ -52,6 +52,29 @@ async def test_tombstones_of_a_transaction_that_is_longer_than_a_stretch(monkeyp
     await house.close()
 
 
+async def test_a_log_without_deletes_is_not_scanned_again() -> None:
+    house = await House.open()
+    container = await house.container()
+    (partition,) = container.partitions.values()
+    await house.put(container, {"id": "a", "pk": "x"})
+    assert partition.may_have_tombstones, "of an earlier run of the server"
+    at = await upkeep.forget_tombstones(partition, b"", house.clock.now_s())
+    assert not partition.may_have_tombstones
+    await house.put(container, {"id": "b", "pk": "x"})
+    assert not partition.may_have_tombstones
+    at = await upkeep.forget_tombstones(partition, at, house.clock.now_s())
+    assert at == layout.change_key(partition.lsn + 1)
+    await items.delete(container, "b", ItemOptions(Key(("x",))))
+    assert partition.may_have_tombstones
+    assert await upkeep.forget_tombstones(partition, at, house.clock.now_s()) == at, "it is not old enough yet"
+    await house.put(container, {"id": "c", "pk": "x"})
+    house.clock.advance(limits.TOMBSTONE_SECONDS + 1)
+    at = await upkeep.forget_tombstones(partition, at, house.clock.now_s())
+    assert await partition.read(count_tombstones) == 0
+    assert at == layout.change_key(partition.lsn + 1) and not partition.may_have_tombstones
+    await house.close()
+
+
 async def test_records_of_more_sessions_than_a_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SWEEP_ITEMS_MAX", 20)
     house = await House.open()

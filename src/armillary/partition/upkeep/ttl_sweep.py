@@ -19,13 +19,10 @@ from armillary.partition.operations import Operation
 from armillary.partition.partition import Partition
 from armillary.partition.upkeep.background_throttle import Slice
 from armillary.partition.writing.index_entries import delete_terms
-from armillary.partition.writing.writer import Writer
+from armillary.partition.writing.writer import Gone, Writer
 from armillary.storage.engine import Txn, View
 
 _ITEM_UNITS, _KEY_UNITS = 100, 12  # units of work, for a small item and for each of its keys
-
-Gone = tuple[ItemHeader, str, bytes, bytes, int, list[bytes]]  # the arguments of `Writer._take_out`
-
 
 class _Prefixes(dict[str, bytes]):
     """Path -> term key prefix, filled on demand."""
@@ -61,8 +58,7 @@ class Sweeper(Writer):
                     size_bytes = len(stored)
             if not slice_.takes(size_bytes):
                 break
-        for each in gone:
-            self._take_out(*each)
+        self._take_out(log.ITEM_EXPIRED, gone)
         return looked_at, len(gone)
 
     def _portion(self, rids: Sequence[bytes]) -> list[tuple[bytes, bytes | None]]:
@@ -95,7 +91,7 @@ class Sweeper(Writer):
             entries = documents.unique_entries(schema.unique, indexing, form, document)
             keys += [layout.unique_key(header.epk, *entry) for entry in entries]
         work.spend(_ITEM_UNITS + _KEY_UNITS * len(keys))
-        return header, documents.loaded_id(form, document), rid, stored, log.ITEM_EXPIRED, keys
+        return header, documents.loaded_id(form, document), rid, stored, keys
 
     def finish(self) -> None:
         for epk, (item_count, size_bytes) in self._sizes.items():

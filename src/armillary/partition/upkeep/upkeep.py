@@ -23,12 +23,14 @@ _LOOK_EVERY = 16  # entries of the log between two looks at the clock
 async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float) -> bytes:
     """Drop the tombstones in the next stretch of the log that are older than their retention time. Returns the key to
     continue from, which may be inside a transaction. Entries of existing items stay, so each stretch is scanned only
-    once per run of the server."""
+    once per run of the server, and not at all if nothing was deleted since the end of the log was reached."""
+    if not partition.may_have_tombstones:
+        return layout.change_key(partition.lsn + 1)
     oldest_s = now_s - limits.TOMBSTONE_SECONDS
 
-    def stretch(view: View) -> tuple[list[bytes], bytes]:
+    def stretch(view: View) -> tuple[list[bytes], bytes, int]:
         slice_ = Slice(partition.clock)
-        old, next_key, count = [], from_key, 0
+        old, next_key, count, end_lsn = [], from_key, 0, -1
         entries = view.scan(max(from_key, layout.CHANGES), layout.space_end(layout.CHANGES))
         for key, value in islice(entries, limits.SWEEP_ITEMS_MAX):
             if value != log.WRITTEN:  # nearly all are, and each is examined once
@@ -40,12 +42,14 @@ async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float)
                 break
         else:
             if count < limits.SWEEP_ITEMS_MAX:
-                next_key = layout.change_key(partition.lsn_in(view) + 1)  # the end of the log
-        return old, next_key
+                end_lsn = partition.lsn_in(view)
+                next_key = layout.change_key(end_lsn + 1)  # the end of the log
+        return old, next_key, end_lsn
 
-    old, next_key = await partition.read(stretch)
+    old, next_key, end_lsn = await partition.read(stretch)
     if old:
         await partition.forget(old)
+    partition.thinned_lsn = max(partition.thinned_lsn, end_lsn)
     return next_key
 
 

@@ -7,6 +7,7 @@ and path numbers after the commit is durable. Failures are made in `write_refusa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from armillary import limits, work
@@ -20,6 +21,7 @@ from armillary.model.encoding import (
     FORMAT_JSON,
     ItemHeader,
     lsn_of,
+    new_tuple,
     pack_item,
     payload_of,
     place_of,
@@ -56,6 +58,7 @@ from armillary.partition.writing.write_refusals import (
 from armillary.storage.engine import Txn
 
 PathPrefixes = dict[str, bytes]  # index path -> prefix of its term keys
+Gone = tuple[ItemHeader, str, bytes, bytes, list[bytes]]  # an item to remove: id, rid, as stored, what else to delete
 _OPERATION_UNITS = 600  # units of work, besides the terms
 
 
@@ -79,6 +82,7 @@ class Writer:
         self._lsn = head.lsn + 1  # of all changes of this transaction
         self._steps = 0
         self.event_count = 0  # change stream events noted
+        self.has_tombstones = False  # of items that it removed
         self.head = head
         self.new_paths: PathPrefixes = {}
         self.new_coverage: PathCoverage | None = None
@@ -352,30 +356,32 @@ class Writer:
         for constraint, values in entries_in(self._schema, header, payload):
             work.spend(10)
             self._txn.delete(layout.unique_key(epk, constraint, values))
-        self._take_out(header, item_id, rid.to_bytes(layout.RID_BYTES, "big"), stored, kind, [])
+        self._take_out(kind, [(header, item_id, rid.to_bytes(layout.RID_BYTES, "big"), stored, [])])
         return terms.charged + self._schema.unique.count
 
-    def _take_out(
-        self, header: ItemHeader, item_id: str, packed_rid: bytes, stored: bytes, kind: int, keys: list[bytes]
-    ) -> None:
-        """Remove an item from the key spaces that all items are in, and write its tombstone; `keys`: what else to
-        delete."""
-        txn, epk, name = self._txn, header.epk, item_id.encode()
-        place = layout.CHANGES + place_of(stored) + packed_rid
-        keys += (layout.ITEMS + packed_rid, layout.IDS + epk + name, layout.MEMBERS + epk + packed_rid, place)
-        when = expires_s(header, self._schema.rules_of(header).default_ttl)
-        if when is not None:
-            keys.append(layout.EXPIRY + when.to_bytes(8, "big") + packed_rid)
-        txn.delete_many(keys)
-        rid = int.from_bytes(packed_rid, "big")
-        tombstone = log.pack_tombstone(kind, int(self._now_s), epk, name)
-        txn.put(layout.change_key(self._lsn, self._next_step(), rid), tombstone)
-        self._resize_stored(epk, -1, FIXED_HEADER_BYTES + len(epk) - len(stored))
-        if self._schema.keeps_events:
-            self._note_event(change_stream_events.DELETE, epk, rid, documents.bson_document(stored), None)
-        if self._schema.versions_number:
-            deleted = versions.EXPIRED if kind == log.ITEM_EXPIRED else versions.DELETED
-            self._note_version(deleted, epk, rid, stored)
+    def _take_out(self, kind: int, gone: Sequence[Gone]) -> None:
+        """Remove items from the key spaces that all items are in, and write their tombstones."""
+        schema, put, now_s, lsn = self._schema, self._txn.put, int(self._now_s), self._lsn
+        rules = schema.rules
+        self.has_tombstones = self.has_tombstones or bool(gone)
+        deleted: list[bytes] = []
+        for header, item_id, packed_rid, stored, keys in gone:
+            epk, name = header.epk, item_id.encode()
+            place = layout.CHANGES + place_of(stored) + packed_rid
+            deleted += keys
+            deleted += (layout.ITEMS + packed_rid, layout.IDS + epk + name, layout.MEMBERS + epk + packed_rid, place)
+            stored_by = rules if header.policy == rules.number else schema.rules_of(header)
+            when = None if stored_by.default_ttl is None else expires_s(header, stored_by.default_ttl)
+            if when is not None:
+                deleted.append(layout.EXPIRY + when.to_bytes(8, "big") + packed_rid)
+            rid = int.from_bytes(packed_rid, "big")
+            put(layout.change_key(lsn, self._next_step(), rid), log.pack_tombstone(kind, now_s, epk, name))
+            self._resize_stored(epk, -1, FIXED_HEADER_BYTES + len(epk) - len(stored))
+            if schema.keeps_events:
+                self._note_event(change_stream_events.DELETE, epk, rid, documents.bson_document(stored), None)
+            if schema.versions_number:
+                self._note_version(versions.EXPIRED if kind == log.ITEM_EXPIRED else versions.DELETED, epk, rid, stored)
+        self._txn.delete_many(deleted)
 
     def _seal(self, made: Draft, epk: bytes, rid: int) -> tuple[ItemHeader, bytes, str]:
         """Give a draft its lsn, etag and system properties, and write its change entry."""
@@ -393,7 +399,7 @@ class Writer:
             payload = documents.bson_payload(rid, made.text)
         flags = FLAG_INDEXED if made.is_indexed else 0
         assert made.rules is not None
-        header = ItemHeader(made.format, flags, made.rules.number, lsn, made.ts, made.ttl, epk, step)
+        header = new_tuple(ItemHeader, (made.format, flags, made.rules.number, lsn, made.ts, made.ttl, epk, step))
         self._txn.put(layout.change_key(lsn, step, rid), log.WRITTEN)
         return header, payload, etag
 
