@@ -16,7 +16,7 @@ Get = Callable[[bytes], bytes | None]
 Scan = Callable[[bytes, bytes, bool, int], Iterator[Pair]]
 
 _ABSENT: Final = b"absent\0from this layer"  # compared by identity only
-_KEY_BYTES: Final = 48  # the usual size of a key with its overhead: summing up all keys takes a microsecond for each item
+_KEY_BYTES: Final = 48  # the usual size of a key with its overhead; adding up all sizes takes a microsecond an item
 
 
 class Layer:

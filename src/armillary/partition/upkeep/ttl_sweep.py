@@ -24,6 +24,7 @@ from armillary.storage.engine import Txn, View
 
 _ITEM_UNITS, _KEY_UNITS = 100, 12  # units of work, for a small item and for each of its keys
 
+
 class _Prefixes(dict[str, bytes]):
     """Path -> term key prefix, filled on demand."""
 
