@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.limits import WithLimits
 from support.portions import Amount
 from support.process import ServerProcess
 
@@ -95,6 +96,14 @@ def amount(request: pytest.FixtureRequest) -> Amount:
     soak` does; a fifth in `make test`, where they are the same ones each time."""
     share = SHARE if request.config.option.seed is None else 1
     return lambda count: count // share
+
+
+@pytest.fixture
+def with_limits() -> Iterator[WithLimits]:
+    """with_limits(SWEEP_ITEMS_MAX=10): other limits until the test ends. See support/limits.py."""
+    limits = WithLimits()
+    yield limits
+    limits.restore()
 
 
 @pytest.fixture(scope="module")

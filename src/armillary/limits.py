@@ -180,6 +180,7 @@ QUERY_MERGED_AGGREGATES_MAX = 21  # in a query whose partial results the client 
 QUERY_DISTINCT_MAX = 100_000
 QUERY_COLLECTED_MAX = 100_000  # values of one MAKELIST or MAKESET
 QUERY_SORTED_MAX = 100_000  # items, by key and rid, if no index gives their order
+QUERY_RANKED_SPARE_ITEMS = 1_000  # beyond twice the limit of a ranked query before the worst are dropped
 QUERY_HELD_BYTES_MAX = 64 * MB  # of keys, values or rows held
 QUERY_TUPLES_MAX = 500_000_000  # that JOIN and subqueries make of one item: more than QUERY_SECONDS_MAX is enough for
 QUERY_TUPLES_PAUSE = 5_000  # tuples between two looks at the clock

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from support.disk import fail_next_commit
+from support.limits import WithLimits
 
-from armillary import limits
 from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.check import check_account
@@ -22,7 +23,6 @@ from armillary.account.reshaping.split_and_merge import CAUGHT_UP, COPIED, COPYI
 from armillary.clock import SystemClock
 from armillary.model.key_values import Key
 from armillary.storage.rocks import RocksEngine
-from armillary.storage.rocks_database import Database
 
 DEFINITION = {"id": "c", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}
 COUNT = 200
@@ -44,9 +44,8 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
-    monkeypatch.setattr(limits, "RESHAPE_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(limits, "FREE_DISK_CHECK_SECONDS", 0.0)
+async def house(tmp_path: Path, with_limits: WithLimits) -> AsyncIterator[House]:
+    with_limits(RESHAPE_RETRY_SECONDS=0.01, FREE_DISK_CHECK_SECONDS=0.0)
     engine = await RocksEngine.open(tmp_path)
     account = await Account.open(engine, SystemClock())
     database = await containers.create_database(account, {"id": "db"}, None)
@@ -85,26 +84,12 @@ async def test_a_full_disk_is_waited_out(house: House, point: str) -> None:
 async def test_a_sync_fails_while_the_map_is_switched(
     house: House, monkeypatch: pytest.MonkeyPatch, is_stored: bool
 ) -> None:
-    sync, write = Database.sync, Database.write
     waiting: list[asyncio.Task[None]] = []
-
-    def failing_sync(database: Database) -> None:
-        monkeypatch.setattr(Database, "sync", sync)
-        if is_stored:
-            sync(database)
-        raise OSError("IO error: the disk went away")
-
-    def failing_write(database: Database, layer: object) -> None:
-        monkeypatch.setattr(Database, "write", write)
-        raise Exception("IO error: the disk went away")
 
     def break_the_disk(_: Reshape, reached: str) -> None:
         if reached == HELD:
             house.account.reshaper.on_point = None
-            if is_stored:
-                monkeypatch.setattr(Database, "sync", failing_sync)
-            else:
-                monkeypatch.setattr(Database, "write", failing_write)
+            fail_next_commit(monkeypatch, "IO error: the disk went away", is_stored=is_stored)
             waiting.append(asyncio.create_task(house.write(7)))
 
     house.account.reshaper.on_point = break_the_disk

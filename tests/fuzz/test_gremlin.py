@@ -16,9 +16,9 @@ from conformance.test_gremlin import CASES, build
 from fuzz.mutation import mutated_bytes, mutated_value
 from gremlin_python.structure.io import graphbinaryV1, graphsonV3d0
 from support.gremlin_graph import MemoryGraph, World
+from support.limits import WithLimits
 from support.portions import first
 
-from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.gremlin.errors import timed_out
 from armillary.languages.gremlin.formats import graphbinary_read, graphbinary_write, graphson_read
@@ -104,10 +104,8 @@ async def run(graph: MemoryGraph, given: Traversal) -> None:
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GREMLIN_HELD_MAX", 20_000)
-    monkeypatch.setattr(limits, "GREMLIN_LIST_MAX", 20_000)
-    monkeypatch.setattr(limits, "GREMLIN_TEXT_CHARACTERS_MAX", 20_000)
+def small(with_limits: WithLimits) -> None:
+    with_limits(GREMLIN_HELD_MAX=20_000, GREMLIN_LIST_MAX=20_000, GREMLIN_TEXT_CHARACTERS_MAX=20_000)
 
 
 @pytest.mark.parametrize("part", first(1, range(5)))

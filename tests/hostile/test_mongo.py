@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 import uvloop
 from hostile import mongo_requests
 from hostile.harness import STALL_UNITS_MAX, watched
+from support.limits import WithLimits
 from support.mongo_house import MongoHouse
 
 from armillary import limits, work
@@ -96,8 +96,8 @@ async def test_time_limits_hold_inside_of_one_document() -> None:
     await house.close()
 
 
-async def test_a_command_cannot_evaluate_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "WORK_REQUEST_UNITS_MAX", 100 * limits.WORK_SLICE_UNITS)
+async def test_a_command_cannot_evaluate_for_ever(with_limits: WithLimits) -> None:
+    with_limits(WORK_REQUEST_UNITS_MAX=100 * limits.WORK_SLICE_UNITS)
     house = await opened(SIZE)
     answer = await house.ask({"find": "one", "filter": {"$expr": {"$lt": [mongo_requests.nested(3, 1_000), 0]}}})
     assert answer["code"] == 50 and "to evaluate its expressions" in answer["errmsg"]

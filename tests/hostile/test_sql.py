@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import uvloop
 from hostile import sql_requests
 from hostile.harness import STALL_UNITS_MAX, watched
 from support.caller import KEY, Caller
+from support.limits import WithLimits
 
-from armillary import limits
 from armillary.account.account import Account
 from armillary.clock import VirtualClock
 from armillary.doors.sql.access.authentication import AccountKeys
@@ -76,8 +75,8 @@ _REFUSED = {
 }
 
 
-def test_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "QUERY_TUPLES_MAX", 1_100_000)  # in place of a minute
+def test_named(with_limits: WithLimits) -> None:
+    with_limits(QUERY_TUPLES_MAX=1_100_000)  # in place of a minute
 
     async def run() -> dict[str, int]:
         house = await House.open(SIZE)
@@ -90,8 +89,8 @@ def test_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.items() <= _REFUSED.items()
 
 
-def test_generated(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "QUERY_TUPLES_MAX", 50_000)
+def test_generated(seed: int, with_limits: WithLimits) -> None:
+    with_limits(QUERY_TUPLES_MAX=50_000)
 
     async def run() -> list[int]:
         house = await House.open(SIZE_GENERATED)

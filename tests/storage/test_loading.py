@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from support.limits import WithLimits
 
 from armillary import limits
 from armillary.errors import Failure, Kind
@@ -79,8 +80,8 @@ async def test_an_abandoned_load_can_be_dropped(engine: Engine) -> None:
     assert await everything(store) == {}
 
 
-async def test_a_load_of_many_tables_survives_a_reopening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("armillary.storage.rocks_loader.LOAD_TABLE_BYTES", 64 * limits.KB)
+async def test_a_load_of_many_tables_survives_a_reopening(tmp_path: Path, with_limits: WithLimits) -> None:
+    with_limits(LOAD_TABLE_BYTES=64 * limits.KB)
     engine = await RocksEngine.open(tmp_path)
     loader = engine.store(3).loader()
     expected = {number.to_bytes(4, "big"): random.Random(number).randbytes(500) for number in range(2_000)}

@@ -10,9 +10,9 @@ from itertools import count, islice
 from pathlib import Path
 
 import pytest
+from support.limits import WithLimits
 from support.waiting import until
 
-from armillary import limits
 from armillary.clock import SystemClock
 from armillary.errors import Failure
 from armillary.storage import redo, rocks
@@ -27,10 +27,8 @@ KEYS = 1_000
 
 
 @pytest.fixture(autouse=True)
-def _small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "WRITE_AT_ONCE_KEYS", 400)
-    monkeypatch.setattr(limits, "WRITE_PORTION_KEYS", 300)
-    monkeypatch.setattr(limits, "STALL_RETRY_SECONDS", 0.03)
+def _small_portions(with_limits: WithLimits) -> None:
+    with_limits(WRITE_AT_ONCE_KEYS=400, WRITE_PORTION_KEYS=300, STALL_RETRY_SECONDS=0.03)
 
 
 def _change(txn: Txn) -> None:
@@ -163,8 +161,10 @@ async def test_readers_see_none_of_it_while_it_is_written(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("nth", [1, 5, 6, 8, 10])
-async def test_a_write_that_fails_in_the_middle(tmp_path: Path, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REOPEN_SECONDS_MIN", 0.01)
+async def test_a_write_that_fails_in_the_middle(
+    tmp_path: Path, nth: int, monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits
+) -> None:
+    with_limits(REOPEN_SECONDS_MIN=0.01)
     monkeypatch.setattr(rocks, "Database", WatchedDatabase)
     engine, database = _opened(tmp_path / "store")
     store = engine.store(1)
@@ -179,8 +179,10 @@ async def test_a_write_that_fails_in_the_middle(tmp_path: Path, nth: int, monkey
     await engine.close()
 
 
-async def test_a_sync_that_fails_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REOPEN_SECONDS_MIN", 0.01)
+async def test_a_sync_that_fails_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits
+) -> None:
+    with_limits(REOPEN_SECONDS_MIN=0.01)
     monkeypatch.setattr(rocks, "Database", WatchedDatabase)
     engine, database = _opened(tmp_path / "store")
     store = engine.store(1)

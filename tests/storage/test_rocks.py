@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from support.limits import WithLimits
 from support.waiting import until
 
 from armillary import limits, work
@@ -241,10 +242,10 @@ async def test_a_stalled_write_is_waited_out(full: Opened) -> None:
     assert len(await keys(full.store)) == 5
 
 
-async def test_a_sync_that_fails_during_a_stall(full: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sync_that_fails_during_a_stall(full: Opened, with_limits: WithLimits) -> None:
     """The stalled group was run on what may be lost with the sync: it is refused, and so is what waits behind it and
     what comes before the stall is looked at again. None hangs, and what comes later is run on what is stored."""
-    monkeypatch.setattr(limits, "STALL_RETRY_SECONDS", 0.3)
+    with_limits(STALL_RETRY_SECONDS=0.3)
     store, database = full.store, full.database
     database.gate.clear()
     synced = asyncio.ensure_future(store.write(putting(b"synced")))

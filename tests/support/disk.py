@@ -1,4 +1,4 @@
-"""A file system of its own, small enough to fill: for tests of what happens when a disk is full."""
+"""Disks that fail: a file system of its own, small enough to fill, and a storage engine whose next commit fails."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from armillary.storage.rocks_database import Database
 
 
 @contextmanager
@@ -22,3 +24,22 @@ def small_disk(path: Path, size_bytes: int) -> Iterator[Path]:
         yield path
     finally:
         subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fail_next_commit(patch: pytest.MonkeyPatch, message: str, *, is_stored: bool) -> None:
+    """The next commit of any RocksDB fails once: after it was stored, or before."""
+    sync, write = Database.sync, Database.write
+
+    def failing_sync(database: Database) -> None:
+        patch.setattr(Database, "sync", sync)
+        sync(database)
+        raise OSError(message)
+
+    def failing_write(database: Database, layer: object) -> None:
+        patch.setattr(Database, "write", write)
+        raise Exception(message)  # the engine's library raises no more precise type
+
+    if is_stored:
+        patch.setattr(Database, "sync", failing_sync)
+    else:
+        patch.setattr(Database, "write", failing_write)

@@ -101,9 +101,7 @@ class Page:
 
 
 class ScriptTransaction:
-    def __init__(
-        self, partition: Partition, home: Home, clock: Clock, units_max_ru: float = limits.SCRIPT_UNITS_MAX_RU
-    ) -> None:
+    def __init__(self, partition: Partition, home: Home, clock: Clock, units_max_ru: float) -> None:
         self.partition = partition
         self.home = home
         self.charge_ru = 0.0

@@ -11,7 +11,7 @@ from typing import Final
 
 import rocksdict
 
-from armillary.limits import LOAD_TABLE_BYTES
+from armillary import limits
 from armillary.storage.disk_errors import translated
 from armillary.storage.overlay import Pair
 from armillary.storage.private import make_directory
@@ -40,7 +40,7 @@ class RocksLoader:
 
     def _put(self, pairs: Sequence[Pair]) -> None:
         writer = self._writer
-        if writer is not None and (pairs[0][0] <= self._last_key or writer.file_size() >= LOAD_TABLE_BYTES):
+        if writer is not None and (pairs[0][0] <= self._last_key or writer.file_size() >= limits.LOAD_TABLE_BYTES):
             self._cut()
             writer = None
         if writer is None:

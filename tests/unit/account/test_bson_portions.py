@@ -17,6 +17,7 @@ from bson.min_key import MinKey
 from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
+from support.limits import WithLimits
 
 from armillary import limits
 from armillary.doors.mongo.wire.messages import decode_document
@@ -65,8 +66,8 @@ def _decoded(decoder: Any, encoded: bytes) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bson_portions, "PORTION_BYTES", 40)
+def _small(with_limits: WithLimits) -> None:
+    with_limits(WORK_AT_ONCE_BSON_BYTES=80)  # portions are half of it
 
 
 def _in_portions(encoded: bytes) -> dict[str, Any]:
@@ -115,8 +116,8 @@ def test_a_document_that_is_nested_too_deep_is_refused() -> None:
         decode_document(encoded)
 
 
-def test_it_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+def test_it_gives_way(monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits) -> None:
+    with_limits.restore()
     spent: list[int] = []
     monkeypatch.setattr(bson_portions, "spend", spent.append)
     document = {"a": [{"x": n, "y": "text"} for n in range(30_000)], "b": {f"f{n}": n for n in range(30_000)}}

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pytest
 import support.house
+from support.limits import WithLimits
 
-from armillary import limits
 from armillary.account.changes import feed_positions
 from armillary.account.changes.change_feed import ChangePage, read_changes
 from armillary.account.changes.feed_positions import Positions, Stretch
@@ -96,11 +96,11 @@ def documents(*names: str, pk: str = "a", **more: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_folding(house: House, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_folding(house: House, seed: int, with_limits: WithLimits) -> None:
     """Readers of every scope, each at its own pace, over random writes, deletes, batches and restarts."""
     print("seed", seed)
     dice = random.Random(seed)
-    monkeypatch.setattr(limits, "CHANGES_BY_KEY_ITEMS", dice.choice([0, 5, 1000]))
+    with_limits(CHANGES_BY_KEY_ITEMS=dice.choice([0, 5, 1000]))
     container = await house.container(dice.choice([400, 20_000]))
     keys = [f"k{number}" for number in range(6)]
     model: dict[str, dict[str, Any]] = {}
@@ -176,7 +176,7 @@ async def test_transactions_are_whole(house: House) -> None:
     assert (await house.drain(container, page_items=4)).ids == [*"0abde1c"]
 
 
-async def test_transactions_are_whole_over_slices_and_sizes(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_transactions_are_whole_over_slices_and_sizes(house: House, with_limits: WithLimits) -> None:
     container = await house.container()
     for batch in range(20):
         await house.put_together(container, *documents(*[f"{batch}-{n}" for n in range(50)]))
@@ -185,7 +185,7 @@ async def test_transactions_are_whole_over_slices_and_sizes(house: House, monkey
     house.clock.step_s = 1.0
     assert {pages % 50 for pages in (await house.drain(container, page_items=1000)).pages} == {0}
     house.clock.step_s = 0.0
-    monkeypatch.setattr(limits, "PAGE_BYTES_MAX", 15_000)
+    with_limits(PAGE_BYTES_MAX=15_000)
     pages = (await house.drain(container, page_items=1000)).pages
     assert {pages % 50 for pages in pages} == {0}
     assert len(pages) == 21
@@ -261,10 +261,10 @@ async def test_clocks_that_go_back(house: House, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_log_times(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_times(seed: int, with_limits: WithLimits) -> None:
     print("seed", seed)
     dice = random.Random(seed)
-    monkeypatch.setattr(limits, "LOG_TIMES_MAX", 4)
+    with_limits(LOG_TIMES_MAX=4)
     times = LogTimes(every=dice.choice([1, 3]))
     latest = [0, *[dice.randrange(1, 30) for _ in range(60)]]  # by lsn
     noted = 0

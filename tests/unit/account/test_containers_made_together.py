@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from support.disk import fail_next_commit
+from support.limits import WithLimits
 
-from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.containers import create_container, create_database, delete_container
@@ -19,7 +20,6 @@ from armillary.model.resources import ResourceType
 from armillary.partition.partition import Partition
 from armillary.storage.directory import DataDirectory
 from armillary.storage.rocks import RocksEngine
-from armillary.storage.rocks_database import Database
 
 BODY = {
     "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2},
@@ -91,23 +91,11 @@ async def test_whether_it_was_made_is_known_after_a_failed_sync(
     account: Account, monkeypatch: pytest.MonkeyPatch, is_stored: bool
 ) -> None:
     database = await create_database(account, {"id": "db"}, None)
-    sync, write = Database.sync, Database.write
-
-    def failing_sync(database: Database) -> None:
-        monkeypatch.setattr(Database, "sync", sync)
-        sync(database)
-        raise OSError("IO error: the disk went away")
-
-    def failing_write(database: Database, layer: object) -> None:
-        monkeypatch.setattr(Database, "write", write)
-        raise Exception("IO error: the disk went away")
-
+    fail_next_commit(monkeypatch, "IO error: the disk went away", is_stored=is_stored)
     if is_stored:
-        monkeypatch.setattr(Database, "sync", failing_sync)
         made = await create_container(account, database, {"id": "c", **BODY}, None)
         assert account.container("db", "c") is made
     else:
-        monkeypatch.setattr(Database, "write", failing_write)
         with pytest.raises(Failure, match="nothing was changed"):
             await create_container(account, database, {"id": "c", **BODY}, None)
         await create_container(account, database, {"id": "c", **BODY}, None)
@@ -118,35 +106,22 @@ async def test_whether_it_was_made_is_known_after_a_failed_sync(
 
 @pytest.mark.parametrize("is_stored", [True, False])
 async def test_nobody_waits_for_a_disk_that_stays_full(
-    account: Account, monkeypatch: pytest.MonkeyPatch, is_stored: bool
+    account: Account, monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits, is_stored: bool
 ) -> None:
     """Changes are refused until it is known what became of the first; then memory is what is stored."""
-    monkeypatch.setattr(limits, "UNDECIDED_SECONDS_MAX", 0.2)
+    with_limits(UNDECIDED_SECONDS_MAX=0.2)
     database = await create_database(account, {"id": "db"}, None)
     doomed = await create_container(account, database, {"id": "c", **BODY}, None)
     other = await create_container(account, database, {"id": "other", **BODY}, None)
-    sync, write = Database.sync, Database.write
-
-    def failing_sync(database: Database) -> None:
-        monkeypatch.setattr(Database, "sync", sync)
-        sync(database)
-        raise OSError("No space left on device")
-
-    def failing_write(database: Database, layer: object) -> None:
-        monkeypatch.setattr(Database, "write", write)
-        raise Exception("IO error: No space left on device")
-
     monkeypatch.setattr(DataDirectory, "free_bytes", lambda directory: 0)
-    if is_stored:
-        monkeypatch.setattr(Database, "sync", failing_sync)
-    else:
-        monkeypatch.setattr(Database, "write", failing_write)
+    fail_next_commit(monkeypatch, "IO error: No space left on device", is_stored=is_stored)
     with pytest.raises(Failure, match="is not known"):
         await delete_container(account, doomed, None)
     with pytest.raises(Failure, match="is not known yet"):
         await delete_container(account, other, None)
     assert account.container("db", "c") is doomed
     monkeypatch.undo()
+    with_limits.restore()
     pending = account.catalog._outcomes._pending
     assert pending is not None
     await asyncio.wait([pending])

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 import support.house
+from support.limits import WithLimits
 
-from armillary import limits
 from armillary.account import containers
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
@@ -53,11 +53,11 @@ async def house() -> AsyncIterator[House]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_orders_see_every_write(house: House, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_orders_see_every_write(house: House, seed: int, with_limits: WithLimits) -> None:
     """Items come, go, gain and lose the path that is ordered by; the index alone does not know who lacks it."""
     print("seed", seed)
     dice = random.Random(seed)
-    monkeypatch.setattr(limits, "QUERY_FEW_ITEMS", 0)
+    with_limits(QUERY_FEW_ITEMS=0)
     container = await house.container()
     model: dict[str, dict[str, Any]] = {}
     chance = dice.choice([0.0, 0.02])  # of lacking n

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.limits import WithLimits
 
 from armillary import limits
 from armillary.account import containers
@@ -41,17 +42,19 @@ KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
 
 
 @pytest.fixture(autouse=True)
-def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_steps(with_limits: WithLimits) -> None:
     """Everybody gets a turn after every few entries."""
-    monkeypatch.setattr(limits, "COPY_SLICE_SECONDS", -1.0)
-    monkeypatch.setattr(limits, "COPY_PORTION_ENTRIES", 7)
-    monkeypatch.setattr(limits, "CATCH_UP_ENTRIES", 3)
-    monkeypatch.setattr(limits, "CATCH_UP_ENTRIES_MAX", 10)
-    monkeypatch.setattr(limits, "CUT_OVER_ENTRIES", 3)
-    monkeypatch.setattr(limits, "BRAKE_ENTRIES", 5)
-    monkeypatch.setattr(limits, "BRAKE_OPEN_SECONDS", 0.0)
-    monkeypatch.setattr(limits, "RESHAPE_POLL_SECONDS", 0.0)
-    monkeypatch.setattr(limits, "RESHAPE_RETRY_SECONDS", 0.0)
+    with_limits(
+        COPY_SLICE_SECONDS=-1.0,
+        COPY_PORTION_ENTRIES=7,
+        CATCH_UP_ENTRIES=3,
+        CATCH_UP_ENTRIES_MAX=10,
+        CUT_OVER_ENTRIES=3,
+        BRAKE_ENTRIES=5,
+        BRAKE_OPEN_SECONDS=0.0,
+        RESHAPE_POLL_SECONDS=0.0,
+        RESHAPE_RETRY_SECONDS=0.0,
+    )
 
 
 class House:

@@ -21,6 +21,7 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 from support.caller import KEY as CALLER_KEY
 from support.caller import Caller
+from support.limits import WithLimits
 from support.process import KEY
 from support.waiting import until
 
@@ -78,8 +79,8 @@ async def test_those_that_are_answered_at_once_count_too(waits: list[float]) -> 
     assert await throttle.refused("10.0.0.1") and len(waits) == 1
 
 
-async def test_addresses(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SIGN_IN_FAILURES_FREE", 2)
+async def test_addresses(waits: list[float], with_limits: WithLimits) -> None:
+    with_limits(SIGN_IN_FAILURES_FREE=2)
     throttle = SignInThrottle(VirtualClock())
     for address in ("2001:db8::1", "2001:db8::ffff:1"):  # one customer's
         await throttle.refused(address)
@@ -89,7 +90,7 @@ async def test_addresses(waits: list[float], monkeypatch: pytest.MonkeyPatch) ->
     for address in ("10.0.0.1", "::ffff:10.0.0.1", "10.0.0.1", "fe80::1%eth0", "", "nonsense"):
         await throttle.refused(address)
     assert len(waits) == 2
-    monkeypatch.setattr(limits, "SIGN_IN_ADDRESSES_MAX", 10)
+    with_limits(SIGN_IN_ADDRESSES_MAX=10)
     for number in range(100):
         await throttle.refused(f"10.1.0.{number}")
     assert len(throttle) <= 10 + 5

@@ -14,8 +14,8 @@ from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.objectid import ObjectId
 from support.kept_house import KeptHouse, fill, open_house
+from support.limits import WithLimits
 
-from armillary import limits
 from armillary.account import containers
 from armillary.account.collections import document_operations
 from armillary.account.container import Container
@@ -211,11 +211,11 @@ async def test_a_whole_account(house: KeptHouse) -> None:
     await house.check()
 
 
-@pytest.mark.parametrize("limit", [("SNAPSHOT_PART_BYTES", 2_000), ("SNAPSHOT_PART_ENTRIES", 20)], ids=str)
+@pytest.mark.parametrize("limit", [{"SNAPSHOT_PART_BYTES": 2_000}, {"SNAPSHOT_PART_ENTRIES": 20}], ids=str)
 async def test_it_is_made_of_parts_of_bounded_size(
-    house: KeptHouse, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, int]
+    house: KeptHouse, with_limits: WithLimits, limit: dict[str, int]
 ) -> None:
-    monkeypatch.setattr(limits, *limit)
+    with_limits(**limit)
     await rich(house)
     snapshot = await take(house.account, ("db",))
     sizes = [len(part) for part in parts(snapshot)]
@@ -227,8 +227,8 @@ async def test_it_is_made_of_parts_of_bounded_size(
     assert without_rids(await house.contents(database="copy")) == before
 
 
-async def test_what_is_not_whole_restores_nothing(house: KeptHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SNAPSHOT_PART_BYTES", 2_000)
+async def test_what_is_not_whole_restores_nothing(house: KeptHouse, with_limits: WithLimits) -> None:
+    with_limits(SNAPSHOT_PART_BYTES=2_000)
     await rich(house)
     file = await written(house, "db")
     dice = random.Random(7)

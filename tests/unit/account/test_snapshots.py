@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pytest
 from support.kept_house import KeptHouse, document, fill, open_house
+from support.limits import WithLimits
 
-from armillary import limits
 from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.catalog.catalog import CATALOG_STORE
@@ -65,8 +65,8 @@ async def test_a_second_time_is_like_the_first(house: KeptHouse) -> None:
     await house.check()
 
 
-async def test_much_is_copied(house: KeptHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REWIND_ENTRIES_MAX", 5)
+async def test_much_is_copied(house: KeptHouse, with_limits: WithLimits) -> None:
+    with_limits(REWIND_ENTRIES_MAX=5)
     container = await house.create(throughput_ru=20_000)
     await fill(house, container)
     before = await house.contents()
@@ -88,9 +88,8 @@ async def test_much_is_copied(house: KeptHouse, monkeypatch: pytest.MonkeyPatch)
     await house.check()
 
 
-async def test_writers_go_on_meanwhile(house: KeptHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REWIND_ENTRIES_MAX", 0)
-    monkeypatch.setattr(limits, "COPY_PORTION_ENTRIES", 5)
+async def test_writers_go_on_meanwhile(house: KeptHouse, with_limits: WithLimits) -> None:
+    with_limits(REWIND_ENTRIES_MAX=0, COPY_PORTION_ENTRIES=5)
     container = await house.create(throughput_ru=20_000)
     await fill(house, container)
     snapshot = await house.account.snapshots.take("x", ("db", "c"))
@@ -206,8 +205,8 @@ async def test_splits_since_are_undone(house: KeptHouse) -> None:
     await house.check()
 
 
-async def test_there_is_an_end_to_their_number(house: KeptHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SNAPSHOTS_MAX", 1)
+async def test_there_is_an_end_to_their_number(house: KeptHouse, with_limits: WithLimits) -> None:
+    with_limits(SNAPSHOTS_MAX=1)
     await house.create()
     snapshots = house.account.snapshots
     await snapshots.take("x", ("db",))
@@ -249,9 +248,9 @@ class MoodyStore(MemoryStore):
 
 
 @pytest.mark.parametrize("fails_after", [False, True])
-async def test_a_disk_that_fails_at_any_write(monkeypatch: pytest.MonkeyPatch, fails_after: bool) -> None:
+async def test_a_disk_that_fails_at_any_write(with_limits: WithLimits, fails_after: bool) -> None:
     """What was restored is all there, or nothing is; and the next time goes well."""
-    monkeypatch.setattr(limits, "REWIND_ENTRIES_MAX", 0)
+    with_limits(REWIND_ENTRIES_MAX=0)
     for failing in range(1, 8):
         engine, clock = MoodyEngine(), VirtualClock()
         engine.fails_after = fails_after
@@ -281,11 +280,11 @@ async def test_a_disk_that_fails_at_any_write(monkeypatch: pytest.MonkeyPatch, f
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_is_done_since(house: KeptHouse, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+async def test_whatever_is_done_since(house: KeptHouse, with_limits: WithLimits, seed: int) -> None:
     """Any writes, any number of snapshots, in any order."""
     print(f"seed {seed}")
     dice = random.Random(seed)
-    monkeypatch.setattr(limits, "REWIND_ENTRIES_MAX", dice.choice([0, 5, 1_000]))
+    with_limits(REWIND_ENTRIES_MAX=dice.choice([0, 5, 1_000]))
     policies: dict[str, Any] = {"uniqueKeyPolicy": {"uniqueKeys": [{"paths": ["/u"]}]}, "defaultTtl": -1}
     container = await house.create(throughput_ru=20_000, **policies)
     kept: dict[str, list[bytes]] = {}

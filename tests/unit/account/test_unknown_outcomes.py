@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.disk import fail_next_commit
+from support.limits import WithLimits
 from support.waiting import until
 
-from armillary import limits
 from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.catalog.container_state import as_collection
@@ -84,23 +85,8 @@ CHANGES: list[Change] = [replace_policies, rename, create_index, scale, watch, s
 
 def break_storage(monkeypatch: pytest.MonkeyPatch, *, is_stored: bool) -> None:
     """The next change fails, done or not, and the disk stays full until `monkeypatch.undo()`."""
-    sync, write = Database.sync, Database.write
-
-    def failing_sync(database: Database) -> None:
-        monkeypatch.setattr(Database, "sync", sync)
-        sync(database)
-        raise OSError("No space left on device")
-
-    def failing_write(database: Database, layer: object) -> None:
-        monkeypatch.setattr(Database, "write", write)
-        raise Exception("IO error: No space left on device")
-
-    monkeypatch.setattr(limits, "UNDECIDED_SECONDS_MAX", 0.1)
     monkeypatch.setattr(DataDirectory, "free_bytes", lambda directory: 0)
-    if is_stored:
-        monkeypatch.setattr(Database, "sync", failing_sync)
-    else:
-        monkeypatch.setattr(Database, "write", failing_write)
+    fail_next_commit(monkeypatch, "IO error: No space left on device", is_stored=is_stored)
 
 
 def told(container: Container) -> dict[str, Any]:
@@ -124,10 +110,11 @@ def told(container: Container) -> dict[str, Any]:
 @pytest.mark.parametrize("is_stored", [True, False], ids=["stored", "lost"])
 @pytest.mark.parametrize("change", CHANGES)
 async def test_what_lives_follows_a_change_that_is_known_late(
-    account: Account, monkeypatch: pytest.MonkeyPatch, change: Change, is_stored: bool
+    account: Account, monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits, change: Change, is_stored: bool
 ) -> None:
     container = await a_container(account)
     before = told(container)
+    with_limits(UNDECIDED_SECONDS_MAX=0.1)
     break_storage(monkeypatch, is_stored=is_stored)
     with pytest.raises(Failure, match="not known"):
         await change(account, container)
@@ -135,6 +122,7 @@ async def test_what_lives_follows_a_change_that_is_known_late(
     pending = account.catalog._outcomes._pending
     assert pending is not None
     monkeypatch.undo()
+    with_limits.restore()
     await asyncio.wait([pending])
     assert account.catalog.get(ResourceType.CONTAINER, container.record.rid) is container.record
     assert account.container("db", "other" if is_stored and change is rename else "c") is container
@@ -162,15 +150,17 @@ async def test_what_lives_follows_a_change_that_is_known_late(
 
 @pytest.mark.parametrize("is_stored", [True, False], ids=["stored", "lost"])
 async def test_a_container_that_is_known_late_to_be_made(
-    account: Account, monkeypatch: pytest.MonkeyPatch, is_stored: bool
+    account: Account, monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits, is_stored: bool
 ) -> None:
     database = await containers.create_database(account, {"id": "db"}, None)
+    with_limits(UNDECIDED_SECONDS_MAX=0.1)
     break_storage(monkeypatch, is_stored=is_stored)
     with pytest.raises(Failure, match="not known"):
         await containers.create_container(account, database, {"id": "c", "partitionKey": KEY}, None)
     pending = account.catalog._outcomes._pending
     assert pending is not None
     monkeypatch.undo()
+    with_limits.restore()
     await asyncio.wait([pending])
     if not is_stored:
         await containers.create_container(account, database, {"id": "c", "partitionKey": KEY}, None)
@@ -180,13 +170,13 @@ async def test_a_container_that_is_known_late_to_be_made(
 
 @pytest.mark.parametrize("is_stored", [True, False], ids=["stored", "lost"])
 async def test_state_that_a_failed_sync_leaves_behind(
-    account: Account, monkeypatch: pytest.MonkeyPatch, is_stored: bool
+    account: Account, monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits, is_stored: bool
 ) -> None:
     """Known in time, so the client is told what became of it."""
     container = await a_container(account)
     record = container.record
     break_storage(monkeypatch, is_stored=is_stored)
-    monkeypatch.setattr(limits, "UNDECIDED_SECONDS_MAX", 30.0)
+    with_limits(UNDECIDED_SECONDS_MAX=30.0)
     asked = asyncio.create_task(account.catalog.change_state(record, lambda state, _: {**state, "policies": {"a": 1}}))
     await asyncio.sleep(0.05)
     monkeypatch.undo()

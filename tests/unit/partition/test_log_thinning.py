@@ -3,8 +3,8 @@ a position inside of what was dropped is not taken for one from which all is the
 
 from __future__ import annotations
 
-import pytest
 from support.house import House
+from support.limits import WithLimits
 from support.mongo_house import MongoHouse
 from unit.doors.mongo.test_mongodoor_streams import Stream
 
@@ -33,8 +33,8 @@ async def thin_out(partition: Partition, now_s: float) -> None:
         assert at > before, "it gets on"
 
 
-async def test_tombstones_of_a_transaction_that_is_longer_than_a_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SWEEP_ITEMS_MAX", 20)
+async def test_tombstones_of_a_transaction_that_is_longer_than_a_stretch(with_limits: WithLimits) -> None:
+    with_limits(SWEEP_ITEMS_MAX=20)
     house = await House.open()
     container = await house.container()
     for verb in (Verb.CREATE, Verb.DELETE):
@@ -75,8 +75,8 @@ async def test_a_log_without_deletes_is_not_scanned_again() -> None:
     await house.close()
 
 
-async def test_records_of_more_sessions_than_a_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SWEEP_ITEMS_MAX", 20)
+async def test_records_of_more_sessions_than_a_stretch(with_limits: WithLimits) -> None:
+    with_limits(SWEEP_ITEMS_MAX=20)
     house = await House.open()
     container = await house.container()
     (partition,) = container.partitions.values()
@@ -89,21 +89,20 @@ async def test_records_of_more_sessions_than_a_stretch(monkeypatch: pytest.Monke
     await house.close()
 
 
-async def test_a_stream_inside_of_a_transaction_of_which_a_part_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_inside_of_a_transaction_of_which_a_part_was_dropped(with_limits: WithLimits) -> None:
     """Its token names one event of a transaction of eight, of which only the last four are kept."""
-    monkeypatch.setattr(limits, "MONGO_EVENTS_MAX", 4)
-    monkeypatch.setattr(limits, "MONGO_EVENTS_LOOK", 1)
+    with_limits(MONGO_EVENTS_MAX=4, MONGO_EVENTS_LOOK=1)
     house = await MongoHouse.open()
     await house.ask({"create": "c"})
     stream = await Stream(house).open()
     await house.ask({"insert": "c", "documents": [{"_id": number} for number in range(8)]})
-    monkeypatch.setattr(limits, "MONGO_EVENTS_MAX", 100)
+    with_limits(MONGO_EVENTS_MAX=100)
     tokens = [event["_id"] for event in await stream.read()]
     assert len(tokens) == 8
-    monkeypatch.setattr(limits, "MONGO_EVENTS_MAX", 4)
+    with_limits(MONGO_EVENTS_MAX=4)
     (partition,) = house.account.container("test", "c").partitions.values()
     await upkeep.forget_events(partition, house.account.clock.now_s())
-    monkeypatch.setattr(limits, "MONGO_EVENTS_MAX", 100)
+    with_limits(MONGO_EVENTS_MAX=100)
     for place, token in enumerate(tokens):
         asked = {"aggregate": "c", "pipeline": [{"$changeStream": {"resumeAfter": token}}], "cursor": {}}
         answer = await house.ask(asked)

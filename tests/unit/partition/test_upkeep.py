@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from bson.datetime_ms import DatetimeMS
 from support.house import KEY, House
+from support.limits import WithLimits
 from support.mongo_house import MongoHouse
 
 from armillary import limits
@@ -79,8 +80,8 @@ async def test_transactions_are_bounded_by_time_and_bytes(step_s: float, text: s
     await house.close()
 
 
-async def test_no_container_waits_for_the_backlog_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SWEEP_ITEMS_MAX", 10)
+async def test_no_container_waits_for_the_backlog_of_another(with_limits: WithLimits) -> None:
+    with_limits(SWEEP_ITEMS_MAX=10)
     house = await House.open()
     large = await house.container(defaultTtl=-1)
     database = house.account.database("d400")

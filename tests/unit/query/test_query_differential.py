@@ -11,9 +11,9 @@ import orjson
 import pytest
 from support import reference
 from support.author import Author
+from support.limits import WithLimits
 from support.shelf import KEY, Shelf
 
-from armillary import limits
 from armillary.errors import Failure
 from armillary.languages.sql.compiling.compile import BoundQuery, compile_query
 from armillary.languages.sql.syntax.parser import parse_query
@@ -126,7 +126,7 @@ async def pages(shelf: Shelf, bound: BoundQuery, scope: Scope, index: Index, dic
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-async def test_the_engine_gives_what_the_slow_evaluator_gives(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_engine_gives_what_the_slow_evaluator_gives(chunk: int, with_limits: WithLimits) -> None:
     given = 0
     for dataset in range(DATASETS):
         dice = random.Random(f"{SEED} {chunk} {dataset}")
@@ -141,7 +141,7 @@ async def test_the_engine_gives_what_the_slow_evaluator_gives(chunk: int, monkey
             scope = Scope(epk=KEY.effective_key(Key(("x",)))) if dice.random() < 0.2 else WHOLE
             documents = [item for _, (epk, item) in sorted(shelf.items.items()) if scope.holds(epk)]
             expected = orjson.loads(orjson.dumps(reference.run(parse_query(text), documents, author.parameters)))
-            monkeypatch.setattr(limits, "QUERY_FEW_ITEMS", dice.choice([0, 3, 1000]))
+            with_limits(QUERY_FEW_ITEMS=dice.choice([0, 3, 1000]))
             told = f"{told}: {text} with {author.parameters}"
             bound = compile_query(text).bind(author.parameters)
             if bound.selection.ordering is not None:

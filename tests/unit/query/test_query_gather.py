@@ -11,6 +11,7 @@ import orjson
 import pytest
 from support import reference
 from support.author import Author
+from support.limits import WithLimits
 from support.shelf import KEY, Shelf
 from unit.query.test_query_differential import POLICIES, Known, an_item
 
@@ -73,7 +74,7 @@ def serial(shelves: list[Shelf], *, is_descending: bool) -> list[Any]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-async def test_gathered_rows_are_those_of_all_items_together(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gathered_rows_are_those_of_all_items_together(chunk: int, with_limits: WithLimits) -> None:
     given = 0
     for dataset in range(DATASETS):
         dice = random.Random(f"{SEED} {chunk} {dataset}")
@@ -100,7 +101,7 @@ async def test_gathered_rows_are_those_of_all_items_together(chunk: int, monkeyp
                 continue
             documents = serial(shelves, is_descending=ordering is not None and ordering.keys[0].is_descending)
             expected = orjson.loads(orjson.dumps(reference.run(parse_query(text), documents, author.parameters)))
-            monkeypatch.setattr(limits, "QUERY_FEW_ITEMS", dice.choice([0, 3, 1000]))
+            with_limits(QUERY_FEW_ITEMS=dice.choice([0, 3, 1000]))
             is_indexed = dice.random() < 0.8
             selection = partial(bound.selection)
             sources = [ShelfSource(shelf, selection, dice, is_indexed=is_indexed) for shelf in shelves]
@@ -174,12 +175,12 @@ async def test_rows_are_read_ahead_by_a_hundred_at_most() -> None:
         ("QUERY_COLLECTED_MAX", "SELECT VALUE MAKELIST(c.n) FROM c"),
     ],
 )
-async def test_what_is_held_for_the_whole_has_a_limit(limit: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_held_for_the_whole_has_a_limit(limit: str, text: str, with_limits: WithLimits) -> None:
     shelves = await shelves_of(4, 40)
-    monkeypatch.setattr(limits, limit, 40)
+    with_limits(**{limit: 40})
     gather, _ = begin(text, shelves)
     assert await all_rows(gather, random.Random(3))
-    monkeypatch.setattr(limits, limit, 39)  # each partition has 10 and none is over it
+    with_limits(**{limit: 39})  # each partition has 10 and none is over it
     gather, _ = begin(text, shelves)
     with pytest.raises(Failure, match="more than 39"):
         await all_rows(gather, random.Random(3))
@@ -208,8 +209,8 @@ RANKED = [
 
 
 @pytest.mark.parametrize("text", RANKED)
-async def test_scores_are_those_of_all_items_together(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("armillary.query.access.ranked_access._SPARE_ITEMS", 3)
+async def test_scores_are_those_of_all_items_together(text: str, with_limits: WithLimits) -> None:
+    with_limits(QUERY_RANKED_SPARE_ITEMS=3)
     dice = random.Random(5)
     policy = IndexingPolicy.parse(None, key_definition=KEY, has_ttl=False)
     shelves = [Shelf(policy) for _ in range(3)]

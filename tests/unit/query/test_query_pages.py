@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 import pytest
+from support.limits import WithLimits
 from support.shelf import KEY, Shelf
 
-from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.indexes.indexing import IndexingPolicy
@@ -84,7 +84,7 @@ PARAMETERS = {"@long": "x" * 126, "@longer": "x" * 127 + "b"}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_every_path_gives_what_a_scan_gives(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_path_gives_what_a_scan_gives(policy: str, with_limits: WithLimits) -> None:
     seed = 99
     dice = random.Random(f"{seed} {policy}")
     shelf = Shelf(POLICIES[policy])
@@ -98,8 +98,7 @@ async def test_every_path_gives_what_a_scan_gives(policy: str, monkeypatch: pyte
             given = {name: value for name, value in PARAMETERS.items() if name in compile_query(text).parameters}
             expected = shelf.expected(text, given, scope.holds)
             for probe, gather in ((256, 10_000), (3, 10_000), (3, 5)):
-                monkeypatch.setattr(limits, "QUERY_PROBE_ENTRIES", probe)
-                monkeypatch.setattr(limits, "QUERY_GATHER_MAX", gather)
+                with_limits(QUERY_PROBE_ENTRIES=probe, QUERY_GATHER_MAX=gather)
                 size = dice.choice([1, 7, 100, 1000])
                 rows = await shelf.all_rows(text, given, scope=scope, max_items=size)
                 assert rows == expected, f"seed {seed}: {where} {scope} probe {probe} gather {gather} page {size}"
@@ -284,7 +283,7 @@ async def test_an_ordered_query_goes_on_where_it_was() -> None:
         assert rows == expected, text
 
 
-async def test_what_is_held_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_held_in_memory_is_bounded(with_limits: WithLimits) -> None:
     shelf = Shelf(POLICIES["all"])
     await shelf.put([{"id": f"i{n}", "pk": "p", "n": n, "many": list(range(40))} for n in range(30)])
     for name, text in [
@@ -294,20 +293,20 @@ async def test_what_is_held_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch
         ("QUERY_COLLECTED_MAX", "SELECT VALUE MAKESET(c.n) FROM c"),
         ("QUERY_SORTED_MAX", "SELECT c.n FROM c WHERE c.pk = 'p' ORDER BY c.n"),
     ]:
-        monkeypatch.setattr(limits, name, 30)
+        with_limits(**{name: 30})
         assert (await shelf.page(text))[0].rows
-        monkeypatch.setattr(limits, name, 29)
+        with_limits(**{name: 29})
         with pytest.raises(Failure) as caught:
             await shelf.page(text)
         assert caught.value.kind is Kind.BAD_REQUEST and "more than 29" in caught.value.message
-        monkeypatch.undo()
+        with_limits.restore()
     for text in (
         "SELECT VALUE COUNT(1) FROM c JOIN a IN c.many JOIN b IN c.many",
         "SELECT VALUE (SELECT VALUE COUNT(1) FROM a IN c.many JOIN b IN c.many) FROM c",
     ):
-        monkeypatch.setattr(limits, "QUERY_TUPLES_MAX", 1640)
+        with_limits(QUERY_TUPLES_MAX=1640)
         assert (await shelf.page(text))[0].rows
-        monkeypatch.setattr(limits, "QUERY_TUPLES_MAX", 1639)
+        with_limits(QUERY_TUPLES_MAX=1639)
         with pytest.raises(Failure, match="1639 tuples"):
             await shelf.page(text)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 import pytest
+from support.limits import WithLimits
 from support.shelf import KEY, Shelf
 
-from armillary import limits
 from armillary.errors import Failure
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.model.indexes.indexing import IndexingPolicy
@@ -228,7 +228,7 @@ async def test_sources_and_rows_of_other_shapes() -> None:
         assert await shelf.all_rows(text) == expected, text
 
 
-async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_is_bounded(with_limits: WithLimits) -> None:
     """With TOP, many more items are ranked than may be held, unless the score of each depends on all the others."""
     dice = random.Random(SEED)
     items: list[dict[str, Any]] = [
@@ -237,7 +237,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     shelf = Shelf(POLICY)
     await shelf.put(items)
-    monkeypatch.setattr(limits, "QUERY_SORTED_MAX", 1_030)
+    with_limits(QUERY_SORTED_MAX=1_030)
     nearest = sorted(items, key=lambda item: item["v"][1])
     rows = await shelf.all_rows("SELECT TOP 5 VALUE c.id FROM c ORDER BY VectorDistance(c.v, [1, 0])")
     assert rows == [item["id"] for item in nearest[:5]]

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 from support.house import House
+from support.limits import WithLimits
 from support.portions import Amount
 
 from armillary import limits
@@ -358,12 +359,12 @@ async def state(container: Container) -> Any:
     ]
 
 
-async def test_near_the_bound_nothing_is_accepted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_near_the_bound_nothing_is_accepted(house: House, with_limits: WithLimits) -> None:
     container = await house.container()
-    monkeypatch.setattr(limits, "SCRIPT_OPERATIONS_MAX", 5)
+    with_limits(SCRIPT_OPERATIONS_MAX=5)
     assert await run(house, container, BULK, documents(12)) == 5
     assert len(await stored(house, container)) == 5
-    monkeypatch.setattr(limits, "SCRIPT_ACCEPTED_SECONDS", 0.0)
+    with_limits(SCRIPT_ACCEPTED_SECONDS=0.0)
     assert await run(house, container, BULK, documents(12)) == 0
 
 
@@ -382,8 +383,8 @@ async def test_the_budget_of_units_ends_a_run_too(house: House) -> None:
     assert len(await stored(house, container)) == 600
 
 
-async def test_what_is_queued_counts_before_it_is_paid(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SCRIPT_UNITS_MAX_RU", 100.0)
+async def test_what_is_queued_counts_before_it_is_paid(house: House, with_limits: WithLimits) -> None:
+    with_limits(SCRIPT_UNITS_MAX_RU=100.0)
     container = await house.container()
     body = """function () {
         var accepted = 0;
@@ -499,10 +500,9 @@ async def test_logs_tell_the_etags_that_items_have(house: House) -> None:
         ("upsertDocument(__.getSelfLink(), {id: 'i' + i, pk: 'a', s: 'x'.repeat(2e4)}, then)", 5),
     ],
 )
-async def test_much_at_once_goes_in_parts(house: House, monkeypatch: pytest.MonkeyPatch, call: str, trips: int) -> None:
+async def test_much_at_once_goes_in_parts(house: House, with_limits: WithLimits, call: str, trips: int) -> None:
     """Neither side is handed more than it has memory for."""
-    monkeypatch.setattr(limits, "SCRIPT_ANSWER_BYTES", 100_000)
-    monkeypatch.setattr(limits, "SCRIPT_BATCH_CHARACTERS", 100_000)
+    with_limits(SCRIPT_ANSWER_BYTES=100_000, SCRIPT_BATCH_CHARACTERS=100_000)
 
     async def happen(count: int) -> None: ...
 

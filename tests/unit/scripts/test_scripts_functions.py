@@ -8,13 +8,14 @@ import signal
 import sys
 
 import pytest
+from support.limits import WithLimits
 
-from armillary import limits, work
+from armillary import work
 from armillary.errors import Failure
 from armillary.scripts.functions import FunctionProcess, QueryFunctions
 
 
-async def test_a_call_that_comes_late_is_said_to_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_comes_late_is_said_to_be_late(with_limits: WithLimits) -> None:
     """Not that its process ended, which is ended only then; another takes its place."""
     caller = FunctionProcess()
     await caller.ready()
@@ -24,10 +25,10 @@ async def test_a_call_that_comes_late_is_said_to_be_late(monkeypatch: pytest.Mon
     first = caller.process_id
     assert first is not None
     os.kill(first, signal.SIGSTOP)
-    monkeypatch.setattr(limits, "SCRIPT_FUNCTION_SECONDS_MAX", 0.01)
+    with_limits(SCRIPT_FUNCTION_SECONDS_MAX=0.01)
     with pytest.raises(Failure, match="longer than"):
         functions.call_function("double", [21])
-    monkeypatch.undo()
+    with_limits.restore()
     assert functions.call_function("double", [21]) == 42
     assert caller.process_id != first
     caller.leave()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.limits import WithLimits
 
 from armillary import limits
 from armillary.errors import Failure, Kind
@@ -247,14 +248,14 @@ async def test_endless(jail: Jail, attempt: str) -> None:
 
 
 @pytest.mark.parametrize("attempt", ["while (true) {}", "var a = []; a.length = 2 ** 32 - 1; a.sort()"])
-async def test_who_does_not_answer_is_killed(jail: Jail, monkeypatch: pytest.MonkeyPatch, attempt: str) -> None:
+async def test_who_does_not_answer_is_killed(jail: Jail, with_limits: WithLimits, attempt: str) -> None:
     await run(jail, NAMES)
     [first] = jail.process_ids
-    monkeypatch.setattr(limits, "SCRIPT_SECONDS_MAX", 0.2)
+    with_limits(SCRIPT_SECONDS_MAX=0.2)
     ended = await run(jail, PLACES[0] % attempt, cpu_s=60.0)
     assert ended.stopped == "interrupted"
     assert jail.process_ids == []
-    monkeypatch.undo()
+    with_limits.restore()
     assert (await run(jail, NAMES)).stopped is None
     assert jail.process_ids != [first]
 
@@ -386,10 +387,8 @@ async def test_nothing_is_left_when_it_closes(jail: Jail) -> None:
         os.kill(process_id, 0)
 
 
-async def test_who_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SCRIPT_CELLS_MAX", 1)
-    monkeypatch.setattr(limits, "SCRIPT_LONG_CELLS_MAX", 0)
-    monkeypatch.setattr(limits, "SCRIPT_WAIT_SECONDS_MAX", 0.05)
+async def test_who_waits_too_long_is_told(with_limits: WithLimits) -> None:
+    with_limits(SCRIPT_CELLS_MAX=1, SCRIPT_LONG_CELLS_MAX=0, SCRIPT_WAIT_SECONDS_MAX=0.05)
     jail = Jail()
     begun = asyncio.Event()
     goes_on = asyncio.Event()
@@ -411,9 +410,8 @@ async def test_who_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     await jail.close()
 
 
-async def test_scripts_that_take_long_make_room_for_others(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SCRIPT_LONG_SECONDS", 0.01)
-    monkeypatch.setattr(limits, "SCRIPT_SECONDS_MAX", 100.0)
+async def test_scripts_that_take_long_make_room_for_others(jail: Jail, with_limits: WithLimits) -> None:
+    with_limits(SCRIPT_LONG_SECONDS=0.01, SCRIPT_SECONDS_MAX=100.0)
     never = asyncio.Event()
 
     async def perform(asked: Any) -> Any:
@@ -548,8 +546,8 @@ def test_numbers_of_system_calls(machine: str) -> None:
     assert limiting == numbers["prlimit64"]
 
 
-async def test_a_cell_serves_one_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SCRIPT_CELLS_MAX", 2)
+async def test_a_cell_serves_one_database(with_limits: WithLimits) -> None:
+    with_limits(SCRIPT_CELLS_MAX=2)
     jail = Jail()
 
     async def process_of(owner: str) -> int:

@@ -18,7 +18,6 @@ from bson.errors import InvalidBSON
 from armillary import limits
 from armillary.work import spend
 
-PORTION_BYTES = limits.WORK_AT_ONCE_BSON_BYTES // 2
 _UNIT_BYTES: Final = 5  # of small numbers, the slowest; about 100 ns
 _INT32: Final = struct.Struct("<i")
 _EMPTY_BYTES: Final = 5
@@ -93,6 +92,7 @@ def _pieces(encoded: bytes, begin: int, end: int) -> Iterator[_Piece]:
     decoder to refuse."""
     if encoded[end - 1]:
         raise InvalidBSON("bad eoo")
+    portion_bytes = limits.WORK_AT_ONCE_BSON_BYTES // 2
     last = end - 1
     at = first = begin + _INT32.size
     while at < last:
@@ -109,7 +109,7 @@ def _pieces(encoded: bytes, begin: int, end: int) -> Iterator[_Piece]:
             if size_bytes < 0 or not value_at + _INT32.size <= after <= last:
                 at = last
                 break
-            if size_bytes > PORTION_BYTES and kind in (_DOCUMENT, _ARRAY):
+            if size_bytes > portion_bytes and kind in (_DOCUMENT, _ARRAY):
                 if at > first:
                     spend((at - first) // _UNIT_BYTES)
                     yield _Piece(first, at)
@@ -124,12 +124,12 @@ def _pieces(encoded: bytes, begin: int, end: int) -> Iterator[_Piece]:
                     break
             at = last if at < 0 else at + 1
         else:
-            run = _FIXED.match(encoded, at, min(last, at + PORTION_BYTES)) or _FIXED.match(encoded, at, last)
+            run = _FIXED.match(encoded, at, min(last, at + portion_bytes)) or _FIXED.match(encoded, at, last)
             if run is None:
                 at = last
                 break
             at = run.end()
-        if at - first >= PORTION_BYTES:
+        if at - first >= portion_bytes:
             spend((at - first) // _UNIT_BYTES)
             yield _Piece(first, at)
             first = at

@@ -299,10 +299,10 @@ class Transfer:
     def _places_in(self, range_id: int) -> list[bytes]:
         return [each for target in self.targets for each in (target.places[range_id], target.version_places[range_id])]
 
-    async def catch_up(self, rest: Rest, entries_max: int = limits.CATCH_UP_ENTRIES_MAX) -> int:
-        """Apply the next changes, at most so many. Returns how many. After a failure, `resume` determines how far they
-        were applied."""
-        applied = 0
+    async def catch_up(self, rest: Rest) -> int:
+        """Apply the next changes, at most CATCH_UP_ENTRIES_MAX. Returns how many. After a failure, `resume` determines
+        how far they were applied."""
+        applied, entries_max = 0, limits.CATCH_UP_ENTRIES_MAX
         for source in self.sources:
             range_id = source.range.id
             start = min(target.places[range_id] for target in self.targets)

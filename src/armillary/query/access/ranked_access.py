@@ -15,8 +15,6 @@ from armillary.query.selection import Ranking
 
 T = TypeVar("T")
 
-_SPARE_ITEMS = 1_000  # beyond twice the limit before the worst are dropped
-
 
 class RankedItems(Generic[T]):
     def __init__(self, ranking: Ranking, limit: int | None) -> None:
@@ -37,7 +35,7 @@ class RankedItems(Generic[T]):
             return
         limit = self._limit
         if limit is not None and self._scorer.is_final:
-            if len(self._items) >= 2 * limit + _SPARE_ITEMS:
+            if len(self._items) >= 2 * limit + limits.QUERY_RANKED_SPARE_ITEMS:
                 self._shorten()
         elif limit is not None:
             number = self._numbers.get(measure, 0)

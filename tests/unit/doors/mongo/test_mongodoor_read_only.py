@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from bson.binary import Binary
 from bson.int64 import Int64
+from support.limits import WithLimits
 from support.mongo_house import MongoHouse
 
-from armillary import limits
 from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.commands.command_table import COMMANDS
 from armillary.doors.mongo.fields import Fields
@@ -251,10 +251,8 @@ async def test_sessions_of_others_are_not_listed(world: World) -> None:
     assert [bytes(each["_id"]["id"]) for each in found] == [bytes(OWN_LSID["id"])]
 
 
-async def test_clients_that_read_leave_room_for_sessions_of_others(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "MONGO_SESSIONS_MAX", 4)
+async def test_clients_that_read_leave_room_for_sessions_of_others(world: World, with_limits: WithLimits) -> None:
+    with_limits(MONGO_SESSIONS_MAX=4)
     for _ in range(6):
         await world.ask_as_reader("startSession", {})
     assert (await world.ask_as_reader("startSession", {}))["code"] == 261

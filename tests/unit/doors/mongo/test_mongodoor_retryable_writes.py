@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from bson.binary import Binary
 from bson.int64 import Int64
+from support.limits import WithLimits
 from support.mongo_house import MongoHouse
 
 from armillary import limits
@@ -285,9 +286,9 @@ async def test_what_says_only_half_of_a_transaction(house: MongoHouse) -> None:
 
 
 async def test_a_transaction_that_is_too_large_is_refused_while_it_is_collected(
-    house: MongoHouse, monkeypatch: pytest.MonkeyPatch
+    house: MongoHouse, with_limits: WithLimits
 ) -> None:
-    monkeypatch.setattr(limits, "TRANSACTION_CHANGES_MAX", 40)
+    with_limits(TRANSACTION_CHANGES_MAX=40)
     many = {"insert": "c", "documents": [{"_id": 100 + number} for number in range(38)]}
     assert (await house.ask({**many, **within(1, starts=True)}))["n"] == 38
     update = {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from support.gremlin_graph import MemoryGraph, World, run_script
+from support.limits import WithLimits
 
-from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.gremlin.graph_protocol import Reference, Wanted
 from armillary.languages.gremlin.program import compile_traversal
@@ -163,8 +163,8 @@ async def test_endless_repeats_meet_the_deadline() -> None:
     assert world.pauses > 10
 
 
-async def test_what_barriers_hold_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GREMLIN_HELD_MAX", 100)
+async def test_what_barriers_hold_is_limited(with_limits: WithLimits) -> None:
+    with_limits(GREMLIN_HELD_MAX=100)
     graph = star(100)
     assert await run_script(graph, "g.V('hub').out().fold().count(local)") == [100]
     with pytest.raises(Failure, match="at most 100 values"):

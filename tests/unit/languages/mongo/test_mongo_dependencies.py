@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from support.bson_documents import random_document
+from support.limits import WithLimits
 from support.mongo_author import MongoAuthor
 from support.mongo_house import MongoHouse
 
-from armillary import limits
 from armillary.languages.mongo.dependencies import expression_fields, filter_fields, pipeline_fields
 from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
@@ -89,9 +89,9 @@ def test_random_filters_look_at_nothing_else(seed: int) -> None:
     assert known > 300
 
 
-def test_random_documents_are_taken_apart_and_decoded_in_part(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_random_documents_are_taken_apart_and_decoded_in_part(with_limits: WithLimits, seed: int) -> None:
     dice = random.Random(seed)
-    monkeypatch.setattr(limits, "MONGO_PARTIAL_BYTES_MIN", 0)
+    with_limits(MONGO_PARTIAL_BYTES_MIN=0)
     for _ in range(500):
         document = random_document(dice, 3, 6)
         encoded = encode(document)

@@ -11,10 +11,10 @@ import pytest
 from bson.datetime_ms import DatetimeMS
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
+from support.limits import WithLimits
 from support.mongo_cases import exact
 from support.mongo_pipelines import ListCollections, aggregate, gathered, run_pipeline
 
-from armillary import limits
 from armillary.errors import Failure
 from armillary.languages.mongo.expression_context import Context, run_values
 from armillary.languages.mongo.filters.text_search import TextIndex
@@ -356,12 +356,12 @@ def test_densify_anchors_at_the_least_value() -> None:
     assert found([1000, 1400])[:5] == [("a", value) for value in (600, 750, 950, 1000, 1200)]
 
 
-def test_densify_months_and_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_densify_months_and_its_limit(with_limits: WithLimits) -> None:
     documents = numbered({"t": DatetimeMS(1_706_659_200_000)}, {"t": DatetimeMS(1_714_435_200_000)})
     stage = {"$densify": {"field": "t", "range": {"step": 1, "unit": "month", "bounds": "full"}}}
     days = [int(each["t"]) // DAY_MS for each in run([stage], documents)]
     assert days == [19753, 19782, 19811, 19842, 19843]  # each a month after the one before, which February cuts short
-    monkeypatch.setattr(limits, "MONGO_DENSIFIED_MAX", 1)
+    with_limits(MONGO_DENSIFIED_MAX=1)
     assert code_of([stage], documents) == 5897900
 
 
@@ -545,15 +545,15 @@ async def test_one_pipeline_runs_for_several_at_a_time() -> None:
         {"$sample": {"size": 1000}},
     ],
 )
-def test_stages_hold_so_much_and_no_more(stage: Document, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MONGO_STAGE_BYTES_MAX", 20_000)
+def test_stages_hold_so_much_and_no_more(stage: Document, with_limits: WithLimits) -> None:
+    with_limits(MONGO_STAGE_BYTES_MAX=20_000)
     documents = [{"_id": number, "v": "x" * 200} for number in range(100)]
     assert code_of([stage], documents) == 292
     assert run([stage], documents[:10])
 
 
-def test_a_short_limit_keeps_a_sort_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MONGO_STAGE_BYTES_MAX", 300_000)
+def test_a_short_limit_keeps_a_sort_small(with_limits: WithLimits) -> None:
+    with_limits(MONGO_STAGE_BYTES_MAX=300_000)
     documents = [{"_id": number, "v": -number, "t": "x" * 50} for number in range(20_000)]
     assert [each["_id"] for each in run([{"$sort": {"v": 1}}, {"$limit": 2}], documents)] == [19_999, 19_998]
 
