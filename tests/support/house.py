@@ -1,17 +1,21 @@
-"""An account in memory with a clock that tests move, and the few things that tests of `account/` do to it often."""
+"""An account with a clock that tests move, and the few things that tests of `account/` do to it often."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from armillary.account import containers
 from armillary.account.account import Account
+from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
+from armillary.account.registry import AccountSettings
 from armillary.account.throughput.provisioning import Throughput
-from armillary.clock import VirtualClock
+from armillary.clock import Clock, VirtualClock
+from armillary.model.resources import ResourceType
+from armillary.storage.engine import Engine
 from armillary.storage.memory import MemoryEngine
 
 KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
@@ -34,29 +38,38 @@ class Hurried(VirtualClock):
         self._now_s = seconds
 
 
-class House:
-    def __init__(self, engine: MemoryEngine, account: Account, clock: Hurried) -> None:
-        self.engine, self.account, self.clock = engine, account, clock
+ClockT = TypeVar("ClockT", bound=Clock)
+
+
+class AccountHouse(Generic[ClockT]):
+    """An account on an engine, by a clock. Tests that do more to it extend this class."""
+
+    def __init__(self, engine: Engine, account: Account, clock: ClockT, settings: AccountSettings) -> None:
+        self.engine, self.account, self.clock, self.settings = engine, account, clock, settings
 
     @classmethod
-    async def open(cls) -> Self:
-        engine, clock = MemoryEngine(), Hurried()
-        return cls(engine, await Account.open(engine, clock), clock)
+    async def begin(cls, engine: Engine, clock: ClockT, settings: AccountSettings | None = None) -> Self:
+        settings = settings or AccountSettings()
+        return cls(engine, await Account.open(engine, clock, settings), clock, settings)
 
     async def close(self) -> None:
         await self.account.close()
         await self.engine.close()
 
     async def reopen(self) -> None:
-        """As after a restart."""
+        """As after a restart, in the middle of everything."""
         await self.account.close()
-        self.account = await Account.open(self.engine, self.clock)
+        self.account = await Account.open(self.engine, self.clock, self.settings)
 
-    async def container(self, throughput_ru: int = 400, **policies: Any) -> Container:
+    async def create(
+        self, name: str = "c", throughput_ru: int = 400, *, database: str = "db", **policies: Any
+    ) -> Container:
         """Partitioned by /pk."""
-        database = await containers.create_database(self.account, {"id": f"d{throughput_ru}"}, None)
-        body = {"id": "c", "partitionKey": KEY, **policies}
-        return await containers.create_container(self.account, database, body, Throughput.manual(throughput_ru))
+        found = self.account.catalog.find(ResourceType.DATABASE, b"", database)
+        if found is None:
+            found = await containers.create_database(self.account, {"id": database}, None)
+        body = {"id": name, "partitionKey": KEY, **policies}
+        return await containers.create_container(self.account, found, body, Throughput.manual(throughput_ru))
 
     async def put(self, container: Container, *documents: dict[str, Any]) -> None:
         for document in documents:
@@ -65,3 +78,17 @@ class House:
 
     async def delete(self, container: Container, document: dict[str, Any]) -> None:
         await items.delete(container, document["id"], ItemOptions(key=container.key_of(document)))
+
+    async def problems(self) -> list[str]:
+        return [problem async for problem in check_account(self.engine, self.clock)]
+
+
+class House(AccountHouse[Hurried]):
+    """In memory. Containers of different throughput are in different databases."""
+
+    @classmethod
+    async def open(cls) -> Self:
+        return await cls.begin(MemoryEngine(), Hurried())
+
+    async def container(self, throughput_ru: int = 400, **policies: Any) -> Container:
+        return await self.create("c", throughput_ru, database=f"d{throughput_ru}", **policies)

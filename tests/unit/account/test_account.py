@@ -10,12 +10,12 @@ from typing import Any
 
 import orjson
 import pytest
+from support.house import AccountHouse
+from support.refusals import refused, refused_later
 from support.waiting import until
 
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.check import check_account
-from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.registry import AccountSettings
@@ -32,32 +32,16 @@ from armillary.storage.memory import MemoryEngine
 KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
 
 
-class House:
-    """An account in memory with what a test needs at hand."""
-
-    def __init__(self, account: Account, engine: MemoryEngine, clock: VirtualClock) -> None:
-        self.account, self.engine, self.clock = account, engine, clock
-
-    async def container(self, throughput_ru: int = 400, **policies: Any) -> Container:
-        try:
-            database = self.account.database("db")
-        except Failure:
-            database = await containers.create_database(self.account, {"id": "db"}, None)
-        body = {"id": "c", "partitionKey": KEY, **policies}
-        return await containers.create_container(self.account, database, body, Throughput.manual(throughput_ru))
-
-    async def problems(self) -> list[str]:
-        return [problem async for problem in check_account(self.engine, self.clock)]
+House = AccountHouse[VirtualClock]
 
 
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
-    engine, clock = MemoryEngine(), VirtualClock()
-    account = await Account.open(engine, clock, AccountSettings(logical_partition_bytes_max=200_000))
-    yield House(account, engine, clock)
-    assert await House(account, engine, clock).problems() == []
-    await account.close()
-    await engine.close()
+    settings = AccountSettings(logical_partition_bytes_max=200_000)
+    house = await House.begin(MemoryEngine(), VirtualClock(), settings)
+    yield house
+    assert await house.problems() == []
+    await house.close()
 
 
 def a_document(dice: random.Random) -> dict[str, Any]:
@@ -79,7 +63,7 @@ def a_document(dice: random.Random) -> dict[str, Any]:
 async def test_random_work_equals_a_dictionary(house: House, seed: int) -> None:
     print("seed", seed)
     dice = random.Random(seed)
-    container = await house.container(30_000, defaultTtl=-1)
+    container = await house.create(throughput_ru=30_000, defaultTtl=-1)
     model: dict[tuple[Any, str], tuple[dict[str, Any], float]] = {}
 
     def now() -> float:
@@ -101,7 +85,7 @@ async def test_random_work_equals_a_dictionary(house: House, seed: int) -> None:
         match dice.choice(["create", "upsert", "replace", "delete", "read", "patch"]):
             case "create":
                 if present is not None:
-                    assert await refused(items.create(container, document, options, house.clock)) is Kind.CONFLICT
+                    await refused_later(items.create(container, document, options, house.clock), kind=Kind.CONFLICT)
                     continue
                 await items.create(container, document, options, house.clock)
                 model[place] = (document, expires_s)
@@ -112,19 +96,19 @@ async def test_random_work_equals_a_dictionary(house: House, seed: int) -> None:
             case "replace":
                 work = items.replace(container, document["id"], document, options, house.clock)
                 if present is None:
-                    assert await refused(work) is Kind.NOT_FOUND
+                    await refused_later(work, kind=Kind.NOT_FOUND)
                     continue
                 await work
                 model[place] = (document, expires_s)
             case "delete":
                 if present is None:
-                    assert await refused(items.delete(container, document["id"], options)) is Kind.NOT_FOUND
+                    await refused_later(items.delete(container, document["id"], options), kind=Kind.NOT_FOUND)
                     continue
                 await items.delete(container, document["id"], options)
                 del model[place]
             case "read" | "patch":
                 if present is None:
-                    assert await refused(items.read(container, document["id"], options)) is Kind.NOT_FOUND
+                    await refused_later(items.read(container, document["id"], options), kind=Kind.NOT_FOUND)
                     continue
                 read = await items.read(container, document["id"], options)
                 assert read.payload is not None
@@ -133,18 +117,12 @@ async def test_random_work_equals_a_dictionary(house: House, seed: int) -> None:
     assert await house.problems() == []
 
 
-async def refused(work: Any) -> Kind:
-    with pytest.raises(Failure) as caught:
-        await work
-    return caught.value.kind
-
-
 async def test_an_expired_item_frees_its_id_and_its_unique_values(house: House) -> None:
     unique = {"uniqueKeys": [{"paths": ["/email"]}]}
-    container = await house.container(defaultTtl=10, uniqueKeyPolicy=unique)
+    container = await house.create(defaultTtl=10, uniqueKeyPolicy=unique)
     first = {"id": "1", "pk": "a", "email": "x"}
     await items.create(container, first, ItemOptions(), house.clock)
-    assert await refused(items.create(container, {**first, "id": "2"}, ItemOptions(), house.clock)) is Kind.CONFLICT
+    await refused_later(items.create(container, {**first, "id": "2"}, ItemOptions(), house.clock), kind=Kind.CONFLICT)
     house.clock.advance(11)
     await items.create(container, {**first, "id": "2"}, ItemOptions(), house.clock)
     await items.create(container, {"id": "1", "pk": "a", "email": "y"}, ItemOptions(), house.clock)
@@ -152,7 +130,7 @@ async def test_an_expired_item_frees_its_id_and_its_unique_values(house: House) 
 
 
 async def test_a_batch_is_all_or_nothing_and_shows_its_own_writes(house: House) -> None:
-    container = await house.container()
+    container = await house.create()
     members = [
         Member(Verb.CREATE, document={"id": "1", "pk": "a", "n": 1}),
         Member(Verb.READ, "1"),
@@ -162,33 +140,33 @@ async def test_a_batch_is_all_or_nothing_and_shows_its_own_writes(house: House) 
     assert not answer.is_done
     kinds = [member.kind for member in answer.members if isinstance(member, Failure)]
     assert kinds == [Kind.FAILED_DEPENDENCY, Kind.FAILED_DEPENDENCY, Kind.CONFLICT]
-    assert await refused(items.read(container, "1", ItemOptions(key=Key(("a",))))) is Kind.NOT_FOUND
+    await refused_later(items.read(container, "1", ItemOptions(key=Key(("a",)))), kind=Kind.NOT_FOUND)
     answer = await items.batch(container, Key(("a",)), members[:2], ItemOptions(), house.clock)
     assert answer.is_done
     assert (await items.read(container, "1", ItemOptions(key=Key(("a",))))).result is Result.READ
 
 
 async def test_a_member_with_another_key_fails_the_batch(house: House) -> None:
-    container = await house.container()
+    container = await house.create()
     members = [Member(Verb.CREATE, document={"id": "1", "pk": "b"})]
     answer = await items.batch(container, Key(("a",)), members, ItemOptions(), house.clock)
     assert [member.kind for member in answer.members if isinstance(member, Failure)] == [Kind.KEY_MISMATCH]
 
 
 async def test_a_full_logical_partition_refuses_growth_only(house: House) -> None:
-    container = await house.container()
+    container = await house.create()
     text = "t" * 60_000
     for number in range(3):
         await items.create(container, {"id": str(number), "pk": "a", "t": text}, ItemOptions(), house.clock)
     grown = {"id": "3", "pk": "a", "t": text}
-    assert await refused(items.create(container, grown, ItemOptions(), house.clock)) is Kind.KEY_FULL
+    await refused_later(items.create(container, grown, ItemOptions(), house.clock), kind=Kind.KEY_FULL)
     await items.create(container, {**grown, "pk": "b"}, ItemOptions(), house.clock)
     await items.replace(container, "0", {"id": "0", "pk": "a", "t": "small"}, ItemOptions(), house.clock)
     await items.create(container, grown, ItemOptions(), house.clock)
 
 
 async def test_numbers_and_lsns_go_on_after_reopening(house: House) -> None:
-    container = await house.container()
+    container = await house.create()
     first = await items.create(container, {"id": "1", "pk": "a"}, ItemOptions(), house.clock)
     await items.delete(container, "1", ItemOptions(key=Key(("a",))))
     again = await Account.open(house.engine, house.clock)
@@ -201,23 +179,17 @@ async def test_numbers_and_lsns_go_on_after_reopening(house: House) -> None:
 
 
 async def test_deleting_a_database_empties_its_stores(house: House) -> None:
-    container = await house.container()
+    container = await house.create()
     await items.create(container, {"id": "1", "pk": "a"}, ItemOptions(), house.clock)
     store = house.engine.store(container.map.ranges[0].store)
     await containers.delete_database(house.account, house.account.database("db"), None)
     assert await store.read(lambda view: list(view.scan(b"", b"\xff"))) == []
     assert house.account.catalog.of_type(ResourceType.OFFER) == []
-    assert await refused_now(lambda: house.account.owner_container("db", "c")) is Kind.OWNER_NOT_FOUND
-
-
-async def refused_now(work: Any) -> Kind:
-    with pytest.raises(Failure) as caught:
-        work()
-    return caught.value.kind
+    refused(lambda: house.account.owner_container("db", "c"), kind=Kind.OWNER_NOT_FOUND)
 
 
 async def test_a_new_indexing_policy_reaches_stored_items(house: House) -> None:
-    container = await house.container(30_000)
+    container = await house.create(throughput_ru=30_000)
     for number in range(500):
         await items.create(container, {"id": str(number), "pk": number, "a": number}, ItemOptions(), house.clock)
     policy = {"includedPaths": [{"path": "/b/?"}], "excludedPaths": [{"path": "/*"}]}
@@ -232,7 +204,7 @@ async def test_a_new_indexing_policy_reaches_stored_items(house: House) -> None:
 async def test_throughput_decides_the_number_of_partitions(house: House) -> None:
     counts = {400: 1, 6000: 1, 6100: 2, 11_000: 2, 12_000: 2, 30_000: 5}
     assert {ru: Throughput.manual(ru).partition_count(10_000) for ru in counts} == counts
-    container = await house.container(11_000)
+    container = await house.create(throughput_ru=11_000)
     assert [key_range.high.hex().upper() for key_range in container.map.ranges] == ["1" + "F" * 31, "FF"]
     offer = offers.offer_of(house.account, container.record)
     assert offer is not None
@@ -256,14 +228,12 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_the_check_sees_damage(damage: str) -> None:
-    engine, clock = MemoryEngine(), VirtualClock()
-    account = await Account.open(engine, clock)
-    house = House(account, engine, clock)
-    container = await house.container(defaultTtl=100, uniqueKeyPolicy={"uniqueKeys": [{"paths": ["/u"]}]})
+    house = await House.begin(MemoryEngine(), VirtualClock())
+    container = await house.create(defaultTtl=100, uniqueKeyPolicy={"uniqueKeys": [{"paths": ["/u"]}]})
     for number in range(3):
-        await items.create(container, {"id": str(number), "pk": "a", "u": number}, ItemOptions(), clock)
+        await items.create(container, {"id": str(number), "pk": "a", "u": number}, ItemOptions(), house.clock)
     space, expected = DAMAGES[damage]
-    store = engine.store(container.map.ranges[0].store)
+    store = house.engine.store(container.map.ranges[0].store)
     pairs = await store.read(lambda view: list(view.scan(space, layout.space_end(space))))
     key, value = pairs[0]
     await store.write(lambda txn: txn.delete(key))
@@ -271,20 +241,20 @@ async def test_the_check_sees_damage(damage: str) -> None:
     await store.write(lambda txn: txn.put(key, value))
     await store.write(lambda txn: txn.put(key[:-1] + bytes([key[-1] ^ 0x40]), value))
     assert await house.problems() != []
-    await account.close()
+    await house.close()
 
 
 async def test_a_write_that_outlives_its_container_leaves_nothing(house: House) -> None:
-    container = await house.container()
+    container = await house.create()
     await containers.delete_container(house.account, container, None)
     work = items.create(container, {"id": "1", "pk": "a"}, ItemOptions(), house.clock)
-    assert await refused(work) is Kind.OWNER_NOT_FOUND
+    await refused_later(work, kind=Kind.OWNER_NOT_FOUND)
     store = house.engine.store(container.map.ranges[0].store)
     assert await store.read(lambda view: list(view.scan(b"", b"\xff"))) == []
 
 
 async def test_policies_that_change_again_before_the_items_followed(house: House) -> None:
-    container = await house.container(30_000)
+    container = await house.create(throughput_ru=30_000)
     for number in range(300):
         await items.create(container, {"id": str(number), "pk": number, "a": 1}, ItemOptions(), house.clock)
     for turn in range(12):

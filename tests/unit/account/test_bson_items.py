@@ -18,7 +18,6 @@ from support.bson_documents import random_document, random_id, random_value
 from support.house import House
 
 from armillary.account import containers
-from armillary.account.check import check_account
 from armillary.account.collections import document_operations
 from armillary.account.container import Container
 from armillary.account.items import items
@@ -43,7 +42,7 @@ OID = ObjectId("5f0c1e7a8d3b2a0012345678")
 async def house() -> AsyncIterator[House]:
     house = await House.open()
     yield house
-    assert [problem async for problem in check_account(house.engine, house.clock)] == []
+    assert await house.problems() == []
     await house.close()
 
 

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from support.portions import Amount
+from support.refusals import refused
 
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.model import items
-
-
-def refused(call: Callable[[], object], *words: str, kind: Kind = Kind.BAD_REQUEST) -> str:
-    with pytest.raises(Failure) as caught:
-        call()
-    assert caught.value.kind is kind
-    for word in words:
-        assert word in caught.value.message
-    return caught.value.message
 
 
 def nested(levels: int, inner: str = "") -> bytes:

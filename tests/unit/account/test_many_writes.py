@@ -36,7 +36,7 @@ async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     else:
         engine: Any = await RocksEngine.open(tmp_path / "stored", "relaxed")
         clock: Any = SystemClock()
-        shop = Shop(engine, await Account.open(engine, clock), clock)
+        shop = await Shop.begin(engine, clock)
     yield shop
     assert [problem async for problem in check_account(shop.engine, shop.clock)] == []
     await shop.close()

@@ -13,7 +13,6 @@ from support.house import House
 
 from armillary.account import containers
 from armillary.account.catalog.records import Record
-from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
@@ -39,7 +38,7 @@ async def house() -> AsyncIterator[House]:
     opened.clock.step_s = 0.0005
     yield opened
     await opened.account.close()
-    assert [problem async for problem in check_account(opened.engine, opened.clock)] == []
+    assert await opened.problems() == []
     await opened.engine.close()
 
 

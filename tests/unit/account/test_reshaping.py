@@ -11,12 +11,11 @@ from typing import Any
 
 import orjson
 import pytest
+from support.house import AccountHouse
 from support.limits import WithLimits
 
 from armillary import limits
 from armillary.account import containers
-from armillary.account.account import Account
-from armillary.account.check import check_account
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
@@ -25,7 +24,6 @@ from armillary.account.queries import item_pages
 from armillary.account.queries.merged_queries import gather
 from armillary.account.registry import AccountSettings
 from armillary.account.reshaping.split_and_merge import BEGUN, CAUGHT_UP, COPIED, COPYING, HELD, POINTS, SWITCHED
-from armillary.account.throughput.provisioning import Throughput
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
@@ -57,23 +55,8 @@ def _small_steps(with_limits: WithLimits) -> None:
     )
 
 
-class House:
-    def __init__(self, engine: MemoryEngine, clock: VirtualClock, settings: AccountSettings) -> None:
-        self.engine, self.clock, self.settings = engine, clock, settings
-        self.account: Account
-
-    async def open(self) -> None:
-        self.account = await Account.open(self.engine, self.clock, self.settings)
-
-    async def die(self) -> None:
-        """Stop in the middle of everything, and start again with what is stored."""
-        await self.account.close()
-        await self.open()
-
-    async def create(self, throughput_ru: int = 400, **definition: Any) -> Container:
-        database = await containers.create_database(self.account, {"id": "db"}, None)
-        body = {"id": "c", "partitionKey": KEY, **definition}
-        return await containers.create_container(self.account, database, body, Throughput.manual(throughput_ru))
+class House(AccountHouse[VirtualClock]):
+    engine: MemoryEngine
 
     @property
     def container(self) -> Container:
@@ -90,9 +73,6 @@ class House:
         self.clock.advance(limits.RETIRED_SECONDS + 1)
         gc.collect()  # of who has read them
         await self.account.reshaper.keep_up()
-
-    async def problems(self) -> list[str]:
-        return [problem async for problem in check_account(self.engine, self.clock)]
 
     async def write(self, number: int, **properties: Any) -> None:
         document = {"id": str(number), "pk": number % 10, "n": number, **properties}
@@ -132,8 +112,7 @@ class House:
 
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
-    house = House(MemoryEngine(), VirtualClock(), AccountSettings())
-    await house.open()
+    house = await House.begin(MemoryEngine(), VirtualClock())
     yield house
     await house.quiet()
     await house.forget_parents()
@@ -142,8 +121,7 @@ async def house() -> AsyncIterator[House]:
     for number, store in house.engine._stores.items():
         is_used = await store.read(lambda view: any(view.scan(b"", b"\xff")))
         assert not is_used or number in stores or number == 0, f"store {number} was left behind"
-    await house.account.close()
-    await house.engine.close()
+    await house.close()
 
 
 def test_every_space_is_copied() -> None:
@@ -226,7 +204,7 @@ async def test_stopped_at_every_point_and_taken_up_again(house: House, point: st
         await items.delete(house.container, "4", ItemOptions(key=Key((4,))))
         del expected["4"]
     assert await house.problems() == [], "a half-done reshape is no damage"
-    await house.die()
+    await house.reopen()
     assert await house.problems() == []
     await house.write(5, changed=True)
     expected |= {each: (await house.everything())[each] for each in ("3", "5")}
@@ -431,7 +409,7 @@ async def test_growth_splits_the_largest_first_and_is_remembered(house: House) -
     assert reshaper.is_growing(container)
     while len(reshaper.running(container)) < 3:  # noqa: ASYNC110
         await asyncio.sleep(0)
-    await house.die()
+    await house.reopen()
     assert house.account.reshaper.is_growing(house.container)
     await house.account.reshaper.grown(house.container)
     await house.quiet()
@@ -454,9 +432,8 @@ async def test_growth_can_be_wished_away(house: House) -> None:
 
 
 async def test_a_partition_that_outgrows_its_storage_splits(house: House) -> None:
-    await house.account.close()
     house.settings = AccountSettings(partition_storage_bytes=40_000)
-    await house.open()
+    await house.reopen()
     container = await house.create()
     for number in range(400):
         await house.write(number, pk=f"k{number % 61}", text="t" * 300)
@@ -492,9 +469,8 @@ def _reservation(house: House) -> Any:
 
 
 async def test_one_key_does_not_split_and_is_refused_at_its_limit(house: House) -> None:
-    await house.account.close()
     house.settings = AccountSettings(partition_storage_bytes=20_000)
-    await house.open()
+    await house.reopen()
     container = await house.create()
     refused = None
     for number in range(200):
@@ -559,9 +535,8 @@ async def test_what_cannot_be_split_or_merged_is_refused(house: House) -> None:
 
 
 async def test_small_neighbours_are_merged_by_policy(house: House) -> None:
-    await house.account.close()
     house.settings = AccountSettings(merges_by_policy=True)
-    await house.open()
+    await house.reopen()
     await house.create(throughput_ru=18_000)
     await house.fill(30)
     await house.account.reshaper.keep_up()
@@ -802,7 +777,7 @@ class RandomWork:
         await containers.replace_container(self.house.account, self.container, body, None)
 
     async def die(self) -> None:
-        await self.house.die()
+        await self.house.reopen()
 
     async def turn(self) -> None:
         for _ in range(self.dice.randrange(30)):

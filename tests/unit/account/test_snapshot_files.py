@@ -125,7 +125,7 @@ async def test_versions_come_along(house: KeptHouse) -> None:
     container = await house.create(changeFeedPolicy={"retentionDuration": 10})
     await fill(house, container)
     await fill(house, container)
-    await house.delete(container, "i1", "k1")
+    await house.delete(container, {"id": "i1", "pk": "k1"})
     await restored(house, await written(house, "db"), "copy")
     copy = house.account.container("copy", "c")
     for partition, other in zip(container.partitions.values(), copy.partitions.values(), strict=True):

@@ -15,7 +15,6 @@ from support.kept_house import KeptHouse, document, fill, open_house
 from support.limits import WithLimits
 
 from armillary.account import containers
-from armillary.account.account import Account
 from armillary.account.catalog.catalog import CATALOG_STORE
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
@@ -43,7 +42,7 @@ async def test_changes_are_undone(house: KeptHouse) -> None:
     snapshot = await house.account.snapshots.take("x", ("db", "c"))
     assert snapshot.counts()[0] == 40
     await house.put(container, {"id": "i3", "pk": "k3", "other": 1}, {"id": "new", "pk": "k1"})
-    await house.delete(container, "i4", "k4")
+    await house.delete(container, {"id": "i4", "pk": "k4"})
     await house.put(container, document(4, size=9))  # as another item
     outcome = await restore.restore(house.account, snapshot)
     assert (outcome.rewound, outcome.copied) == (1, 0)
@@ -252,9 +251,9 @@ async def test_a_disk_that_fails_at_any_write(with_limits: WithLimits, fails_aft
     """What was restored is all there, or nothing is; and the next time goes well."""
     with_limits(REWIND_ENTRIES_MAX=0)
     for failing in range(1, 8):
-        engine, clock = MoodyEngine(), VirtualClock()
+        engine = MoodyEngine()
         engine.fails_after = fails_after
-        house = KeptHouse(engine, await Account.open(engine, clock), clock)
+        house = await KeptHouse.begin(engine, VirtualClock())
         container = await house.create(throughput_ru=20_000)
         await fill(house, container)
         before = await house.contents()
@@ -271,12 +270,10 @@ async def test_a_disk_that_fails_at_any_write(with_limits: WithLimits, fails_aft
         await house.put(container, {"id": "later", "pk": "k1"})
         await restore.restore(house.account, snapshot)
         assert await house.contents() == before
-        await house.account.close()
-        house.account = await Account.open(engine, clock)
+        await house.reopen()
         assert await house.contents() == before
         await house.check()
-        await house.account.close()
-        await engine.close()
+        await house.close()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -299,7 +296,7 @@ async def test_whatever_is_done_since(house: KeptHouse, with_limits: WithLimits,
                         container, {"id": f"i{number}", "pk": key, "u": dice.randrange(30), "s": step, **ttl}
                     )
                 case "delete":
-                    await house.delete(container, f"i{number}", key)
+                    await house.delete(container, {"id": f"i{number}", "pk": key})
                 case "take" if dice.random() < 0.2:
                     name = f"s{dice.randrange(3)}"
                     await house.account.snapshots.take(name, dice.choice([(), ("db",), ("db", "c")]))

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from support.house import AccountHouse
 
 from armillary import limits
 from armillary.account import containers
-from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
@@ -35,10 +35,7 @@ from armillary.storage.memory import MemoryEngine
 KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
 
 
-class House:
-    def __init__(self, account: Account, clock: VirtualClock) -> None:
-        self.account, self.clock = account, clock
-
+class House(AccountHouse[VirtualClock]):
     async def database(self, name: str = "db", wanted: Throughput | None = None) -> Any:
         return await containers.create_database(self.account, {"id": name}, wanted)
 
@@ -48,7 +45,7 @@ class House:
         body = {"id": name, "partitionKey": KEY} if has_key else {"id": name}
         return await containers.create_container(self.account, database, body, wanted, is_old_client=not has_key)
 
-    async def create(self, container: Container, item_id: str, key: str, **options: Any) -> float:
+    async def write(self, container: Container, item_id: str, key: str, **options: Any) -> float:
         answer = await items.create(
             container, {"id": item_id, "pk": key}, ItemOptions(key=Key((key,)), **options), self.clock
         )
@@ -60,11 +57,10 @@ class House:
 
 @asynccontextmanager
 async def a_house(**settings: Any) -> AsyncIterator[House]:
-    engine, clock = MemoryEngine(), VirtualClock(start_s=6_000_000.25)
-    account = await Account.open(engine, clock, AccountSettings(**{"throughput_mode": "enforce", **settings}))
-    yield House(account, clock)
-    await account.close()
-    await engine.close()
+    wanted = AccountSettings(**{"throughput_mode": "enforce", **settings})
+    house = await House.begin(MemoryEngine(), VirtualClock(start_s=6_000_000.25), wanted)
+    yield house
+    await house.close()
 
 
 @pytest.fixture
@@ -110,7 +106,7 @@ async def test_each_partition_has_its_share(house: House) -> None:
     assert len(container.partitions) == 5
     keys = [own[0] for own in keys_by_partition(container).values()]
     for key in keys:
-        await house.create(container, "1", key)
+        await house.write(container, "1", key)
     house.clock.advance(1)
     hot, *others = keys
     charged_ru, failure = await until_refused(lambda: house.read(container, hot))
@@ -128,7 +124,7 @@ async def test_a_hot_key_gets_its_share_over_ten_seconds(house: House) -> None:
     container = await house.container("c", await house.database(), Throughput.manual(11_000))
     hot, cold = (own[0] for own in keys_by_partition(container).values())
     for key in (hot, cold):
-        await house.create(container, "1", key)
+        await house.write(container, "1", key)
     house.clock.advance(0.75)
     share_ru = 5500
     served_ru = refused = cold_served = 0.0
@@ -173,7 +169,7 @@ async def test_pages_are_refused_too_and_end_before_partitions_that_have_nothing
     container = await house.container("c", await house.database(), Throughput.manual(11_000))
     first, second = (own[0] for own in keys_by_partition(container).values())
     for key in (first, second):
-        await house.create(container, "1", key)
+        await house.write(container, "1", key)
     house.clock.advance(1)
     await until_refused(lambda: house.read(container, second))
     page = await item_pages.read_feed(house.account, container, FeedOptions())
@@ -195,7 +191,7 @@ async def test_databases_share_among_their_containers(house: House) -> None:
     one, two = [await house.container(name, database) for name in ("one", "two")]
     own = await house.container("own", database, Throughput.manual(500))
     for container in (one, two, own):
-        await house.create(container, "1", "a")
+        await house.write(container, "1", "a")
     house.clock.advance(1)
     charged_ru, _ = await until_refused(lambda: house.read(one, "a"))
     assert charged_ru == 1000
@@ -208,7 +204,7 @@ async def test_databases_share_among_their_containers(house: House) -> None:
 
 async def test_changing_an_offer_takes_effect_at_once(house: House) -> None:
     container = await house.container("c", await house.database(), Throughput.manual(400))
-    await house.create(container, "1", "a")
+    await house.write(container, "1", "a")
     house.clock.advance(1)
     await until_refused(lambda: house.read(container, "a"))
     offer = offers.offer_of(house.account, container.record)
@@ -227,7 +223,7 @@ async def test_autoscale_admits_up_to_the_maximum_and_says_where_it_stands(house
     container = await house.container("c", await house.database(), Throughput.autoscale(20_000, None))
     assert len(container.partitions) == 2
     first = keys_by_partition(container)[0][0]
-    await house.create(container, "1", first)
+    await house.write(container, "1", first)
     offer = offers.offer_of(house.account, container.record)
     assert offer is not None
     house.clock.advance(5)
@@ -250,7 +246,7 @@ async def test_autoscale_admits_up_to_the_maximum_and_says_where_it_stands(house
 
 async def test_what_needs_more_partitions_is_pending_until_there_are_enough(house: House) -> None:
     container = await house.container("c", await house.database(), Throughput.manual(400))
-    await house.create(container, "1", "a")
+    await house.write(container, "1", "a")
     offer = offers.offer_of(house.account, container.record)
     house.account.reshaper.pause(["held"])
     offer = await replaced(house, offer, 25_000)
@@ -271,16 +267,13 @@ async def test_what_needs_more_partitions_is_pending_until_there_are_enough(hous
     assert charged_ru == 8334  # a third, and the last one overdraws
 
 
-async def test_a_pending_offer_goes_on_after_a_restart() -> None:
-    engine, clock = MemoryEngine(), VirtualClock()
-    account = await Account.open(engine, clock, AccountSettings(throughput_mode="enforce"))
-    house = House(account, clock)
+async def test_a_pending_offer_goes_on_after_a_restart(house: House) -> None:
     database = await house.database(wanted=Throughput.manual(400))
     container = await house.container("c", database)
-    account.reshaper.pause(["held"])
-    await replaced(house, offers.offer_of(account, database), 11_000)
-    await account.close()
-    account = await Account.open(engine, clock, AccountSettings(throughput_mode="enforce"))
+    house.account.reshaper.pause(["held"])
+    await replaced(house, offers.offer_of(house.account, database), 11_000)
+    await house.reopen()
+    account = house.account
     container = account.container("db", "c")
     await account.reshaper.grown(container)
     offer = offers.offer_of(account, account.database("db"))
@@ -289,12 +282,10 @@ async def test_a_pending_offer_goes_on_after_a_restart() -> None:
     assert [each.meter.budget.limit for each in container.partitions.values() if each.meter.budget] == [550_000] * 2
     # Less again: nothing more is split.
     account.reshaper.pause(["held"])
-    await replaced(House(account, clock), offer, 50_000)
-    await replaced(House(account, clock), offer, 800)
+    await replaced(house, offer, 50_000)
+    await replaced(house, offer, 800)
     assert not account.reshaper.is_growing(container)
     assert not offers.is_pending(account, offer)
-    await account.close()
-    await engine.close()
 
 
 async def test_serverless() -> None:
@@ -303,7 +294,7 @@ async def test_serverless() -> None:
         for work in (house.container("c", database, Throughput.manual(400)), house.database("other", Throughput(400))):
             assert "is not supported for serverless accounts" in (await refusal(work)).message
         container = await house.container("c", database)
-        await house.create(container, "1", "a")
+        await house.write(container, "1", "a")
         house.clock.advance(1)
         charged_ru, _ = await until_refused(lambda: house.read(container, "a"))
         assert charged_ru == 5000
@@ -311,7 +302,7 @@ async def test_serverless() -> None:
 
 async def test_units_per_minute(house: House) -> None:
     container = await house.container("c", await house.database(), Throughput.manual(400, has_minute_pool=True))
-    await house.create(container, "1", "a")
+    await house.write(container, "1", "a")
     house.clock.advance(60)
     charged_ru, _ = await until_refused(lambda: house.read(container, "a"))
     assert charged_ru == 400 + 4000
@@ -329,37 +320,31 @@ async def test_units_per_minute(house: House) -> None:
 async def test_burst_is_a_policy() -> None:
     async with a_house(has_burst=True) as house:
         container = await house.container("c", await house.database(), Throughput.manual(400))
-        await house.create(container, "1", "a")
+        await house.write(container, "1", "a")
         house.clock.advance(300)
         charged_ru, _ = await until_refused(lambda: house.read(container, "a"))
         assert charged_ru == 3000
 
 
 async def test_modes_of_containers_and_buckets_are_kept() -> None:
-    engine, clock = MemoryEngine(), VirtualClock()
-    for is_first in (True, False):
-        account = await Account.open(engine, clock, AccountSettings(throughput_mode="observe"))
-        house = House(account, clock)
-        if is_first:
-            container = await house.container("c", await house.database(), Throughput.manual(400))
-            await house.create(container, "1", "a")
-            await account.budgets.set_mode(container, "enforce")
-            await account.budgets.set_buckets(container, {1: 25})
-        container = account.container("db", "c")
-        clock.advance(1)
-        charged_ru, _ = await until_refused(lambda: house.read(container, "a", Ask(bucket=1)))  # noqa: B023
-        assert charged_ru == 100
-        assert account.budgets.mode_of(container) == "enforce"
-        await account.close()
-    account = await Account.open(engine, clock, AccountSettings(throughput_mode="observe"))
-    container = account.container("db", "c")
-    await account.budgets.set_mode(container, None)
-    assert account.budgets.mode_of(container) == "observe"
-    for wrong in ({0: 10}, {6: 10}, {1: 0}, {1: 101}):
-        assert "Throughput buckets are 1 to 5" in (await refusal(account.budgets.set_buckets(container, wrong))).message
-    assert "one of enforce, observe, off" in (await refusal(account.budgets.set_mode(container, "loud"))).message
-    await account.close()
-    await engine.close()
+    async with a_house(throughput_mode="observe") as house:
+        container = await house.container("c", await house.database(), Throughput.manual(400))
+        await house.write(container, "1", "a")
+        await house.account.budgets.set_mode(container, "enforce")
+        await house.account.budgets.set_buckets(container, {1: 25})
+        for _ in range(2):
+            container = house.account.container("db", "c")
+            house.clock.advance(1)
+            charged_ru, _ = await until_refused(lambda: house.read(container, "a", Ask(bucket=1)))  # noqa: B023
+            assert charged_ru == 100
+            assert house.account.budgets.mode_of(container) == "enforce"
+            await house.reopen()
+        budgets, container = house.account.budgets, house.account.container("db", "c")
+        await budgets.set_mode(container, None)
+        assert budgets.mode_of(container) == "observe"
+        for wrong in ({0: 10}, {6: 10}, {1: 0}, {1: 101}):
+            assert "Throughput buckets are 1 to 5" in (await refusal(budgets.set_buckets(container, wrong))).message
+        assert "one of enforce, observe, off" in (await refusal(budgets.set_mode(container, "loud"))).message
 
 
 # What may be asked for.

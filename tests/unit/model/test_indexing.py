@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 from support.portions import Amount
+from support.refusals import refused
 
 from armillary import limits
 from armillary.errors import Failure, Kind
@@ -47,13 +48,8 @@ def paths(included: list[str], excluded: list[str], **more: Any) -> dict[str, An
     }
 
 
-def refused(given: Any, words: str = "", **more: Any) -> str:
-    with pytest.raises(Failure) as caught:
-        parse(given, **more)
-    assert caught.value.kind is Kind.BAD_REQUEST
-    assert words in caught.value.message
-    assert len(caught.value.message) < 700
-    return caught.value.message
+def refused_policy(given: Any, words: str = "", **more: Any) -> str:
+    return refused(lambda: parse(given, **more), words, characters_max=700)
 
 
 def terms(policy: IndexingPolicy, document: dict[str, Any], ts: int = 17) -> set[tuple[str, bytes]]:
@@ -126,9 +122,9 @@ def test_mode_none() -> None:
     assert not policy.applies("Include")
     everything = parse({"indexingMode": "none", "includedPaths": [], "excludedPaths": [{"path": "/*"}]})
     assert everything.to_json()["excludedPaths"] == [{"path": "/*"}]
-    refused({"indexingMode": "none"}, "time to live", has_ttl=True)
-    refused({"indexingMode": "none", "includedPaths": [{"path": "/*"}]}, "includedPaths")
-    refused({"indexingMode": "none", "compositeIndexes": [[{"path": "/a"}, {"path": "/b"}]]}, "compositeIndexes")
+    refused_policy({"indexingMode": "none"}, "time to live", has_ttl=True)
+    refused_policy({"indexingMode": "none", "includedPaths": [{"path": "/*"}]}, "includedPaths")
+    refused_policy({"indexingMode": "none", "compositeIndexes": [[{"path": "/a"}, {"path": "/b"}]]}, "compositeIndexes")
     assert parse(paths([], ["/*"]), has_ttl=True)
 
 
@@ -149,9 +145,9 @@ def test_vector_paths_are_excluded() -> None:
     assert terms(policy, {"id": "x", "v": [0.1, 0.2, 0.3]}) == pairs(("/id", "x"))
     named = parse(paths(["/*", "/v/*"], []), vector_policy=vectors)
     assert {"path": "/v/*"} not in named.to_json()["excludedPaths"]
-    refused(given, "The Vector Indexing Policy's path::/v not matching in Embedding's path.")
-    refused({"vectorIndexes": given["vectorIndexes"] * 2}, "twice", vector_policy=vectors)
-    refused({"fullTextIndexes": [{"path": "/t"}]}, "Full Text Policy")
+    refused_policy(given, "The Vector Indexing Policy's path::/v not matching in Embedding's path.")
+    refused_policy({"vectorIndexes": given["vectorIndexes"] * 2}, "twice", vector_policy=vectors)
+    refused_policy({"fullTextIndexes": [{"path": "/t"}]}, "Full Text Policy")
     text = {"defaultLanguage": "en-US", "fullTextPaths": [{"path": "/t"}]}
     assert parse({"fullTextIndexes": [{"path": "/t"}]}, fulltext_policy=text).to_json()["fullTextIndexes"]
     assert parse({"fullTextIndexes": [], "vectorIndexes": []}).to_json()["fullTextIndexes"] == []
@@ -161,13 +157,13 @@ def test_vector_paths_are_excluded() -> None:
 
 
 def test_root_in_exactly_one_set() -> None:
-    refused(paths(["/a/?"], []), ROOT_MISSING)
-    refused(paths([], []), ROOT_MISSING)
-    refused({"includedPaths": []}, ROOT_MISSING)
-    refused(paths(["/*"], ["/*"]), "both included and excluded")
-    refused(paths(["/"], ["/*"]), "both included and excluded")
-    refused(paths(["/*", "/a/?"], ['/"a"/?']), "both included and excluded")
-    refused(paths(["/*", "/"], []), "twice")
+    refused_policy(paths(["/a/?"], []), ROOT_MISSING)
+    refused_policy(paths([], []), ROOT_MISSING)
+    refused_policy({"includedPaths": []}, ROOT_MISSING)
+    refused_policy(paths(["/*"], ["/*"]), "both included and excluded")
+    refused_policy(paths(["/"], ["/*"]), "both included and excluded")
+    refused_policy(paths(["/*", "/a/?"], ['/"a"/?']), "both included and excluded")
+    refused_policy(paths(["/*", "/"], []), "twice")
     assert parse(paths(["/a/?"], ["/*"]))
     assert parse({"excludedPaths": [{"path": "/a/*"}]}).to_json()["includedPaths"] == [{"path": "/*"}]
 
@@ -203,7 +199,7 @@ def test_root_in_exactly_one_set() -> None:
     ],
 )
 def test_malformed_paths(path: str, position: int) -> None:
-    message = refused(paths(["/*", path], []))
+    message = refused_policy(paths(["/*", path], []))
     assert f"'{path}' could not be accepted, failed near position '{position}'." in message
     assert "Common errors include invalid characters or absence of quotes around labels." in message
 
@@ -254,7 +250,7 @@ def test_malformed_paths(path: str, position: int) -> None:
     ],
 )
 def test_wrong_policies(given: Any) -> None:
-    refused(given)
+    refused_policy(given)
 
 
 def test_bounding_boxes_belong_to_geometry() -> None:
@@ -262,11 +258,11 @@ def test_bounding_boxes_belong_to_geometry() -> None:
     spatial = {"spatialIndexes": [{"path": "/a/*", "types": ["Polygon"], "boundingBox": box}]}
     assert parse(spatial, geospatial="Geometry").to_json()["spatialIndexes"] == spatial["spatialIndexes"]
     assert parse(spatial).to_json()["spatialIndexes"] == spatial["spatialIndexes"]
-    refused(spatial, "boundingBox", geospatial="Geography")
-    refused(spatial, "Geography", geospatial="Geography")
-    refused({"spatialIndexes": [{"path": "/a/*"}]}, "boundingBox", geospatial="Geometry")
-    refused({"spatialIndexes": [{"path": "/a/*", "boundingBox": box | {"xmax": 0}}]}, geospatial="Geometry")
-    refused({"spatialIndexes": [{"path": "/a/*", "boundingBox": box | {"xmax": "1"}}]}, geospatial="Geometry")
+    refused_policy(spatial, "boundingBox", geospatial="Geography")
+    refused_policy(spatial, "Geography", geospatial="Geography")
+    refused_policy({"spatialIndexes": [{"path": "/a/*"}]}, "boundingBox", geospatial="Geometry")
+    refused_policy({"spatialIndexes": [{"path": "/a/*", "boundingBox": box | {"xmax": 0}}]}, geospatial="Geometry")
+    refused_policy({"spatialIndexes": [{"path": "/a/*", "boundingBox": box | {"xmax": "1"}}]}, geospatial="Geometry")
 
 
 def test_as_many_paths_as_allowed() -> None:

@@ -86,7 +86,7 @@ def grown_bytes(act: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def refused(act: Callable[[], object]) -> None:
+def too_large(act: Callable[[], object]) -> None:
     with pytest.raises(Failure, match=r"would take more|too large|with counts"):
         act()
 
@@ -97,28 +97,28 @@ def test_graphbinary(name: str) -> None:
     assert len(content) <= limits.GREMLIN_MESSAGE_BYTES_MAX
     # Strangers' messages have a small allowance, so this is quick; the large one is a matter of the same count.
     reader = graphbinary_read.Reader(content, Allowance(limits.MB))
-    assert grown_bytes(lambda: refused(reader.value)) < 3 * limits.MB
+    assert grown_bytes(lambda: too_large(reader.value)) < 3 * limits.MB
 
 
 @pytest.mark.parametrize("name", ["bulk sets side by side", "bulk sets in one another"])
 def test_the_whole_allowance(name: str) -> None:
     content = BINARY[name]()
     most = 2 * limits.GREMLIN_MESSAGE_MEMORY_BYTES_MAX
-    assert grown_bytes(lambda: refused(lambda: graphbinary_read.read(content))) < most
-    assert grown_bytes(lambda: refused(lambda: graphson_read.read(JSON[name]()))) < most
+    assert grown_bytes(lambda: too_large(lambda: graphbinary_read.read(content))) < most
+    assert grown_bytes(lambda: too_large(lambda: graphson_read.read(JSON[name]()))) < most
 
 
 @pytest.mark.parametrize("name", JSON)
 def test_graphson(name: str) -> None:
     given = JSON[name]()
-    assert grown_bytes(lambda: refused(lambda: graphson_read.read(given, Allowance(limits.MB)))) < 3 * limits.MB
+    assert grown_bytes(lambda: too_large(lambda: graphson_read.read(given, Allowance(limits.MB)))) < 3 * limits.MB
 
 
 def test_json_that_is_all_signs_is_not_parsed() -> None:
     body = b'{"requestId":"r","op":"eval","args":{"x":[' + b"{}," * 800_000 + b"{}]}}"
     form = FORMS["application/json"]
     assert len(body) <= limits.GREMLIN_MESSAGE_BYTES_MAX
-    assert grown_bytes(lambda: refused(lambda: form.read(body, lambda _: None, is_known=True))) < 4 * len(body)
+    assert grown_bytes(lambda: too_large(lambda: form.read(body, lambda _: None, is_known=True))) < 4 * len(body)
     # Signs inside of a text are a text.
     text = b'{"requestId":"r","op":"eval","args":{"x":"' + b'{},\\"' * 800_000 + b'"}}'
     assert len(form.read(text, lambda _: None, is_known=True).arguments["x"]) == 3_200_000

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.portions import Amount
+from support.refusals import refused
 
 from armillary.clock import VirtualClock
 from armillary.doors.sql.access.authorization import AAD, MASTER, READ_ONLY, Principal, Role, authorize, check_key
@@ -37,11 +38,8 @@ def issue(tokens: TokenAuthority, **changes: Any) -> str:
     return tokens.issue(**(given | changes))
 
 
-def refused(tokens: TokenAuthority, text: str) -> str:
-    with pytest.raises(Failure) as caught:
-        tokens.verify(text)
-    assert caught.value.kind is Kind.UNAUTHORIZED
-    return caught.value.message
+def refused_token(tokens: TokenAuthority, text: str) -> str:
+    return refused(lambda: tokens.verify(text), kind=Kind.UNAUTHORIZED)
 
 
 def test_claims_come_back() -> None:
@@ -71,14 +69,14 @@ def test_expiry_is_exact() -> None:
     clock.advance(9.999)
     tokens.verify(text)
     clock.advance(0.001)
-    assert "expired" in refused(tokens, text)
+    assert "expired" in refused_token(tokens, text)
 
 
 def test_other_account_and_other_secret() -> None:
     tokens, _ = authority()
     text = issue(tokens)
-    refused(authority(account="other")[0], text)
-    refused(authority(secret=b"t" * 32)[0], text)
+    refused_token(authority(account="other")[0], text)
+    refused_token(authority(secret=b"t" * 32)[0], text)
 
 
 def test_every_changed_character_is_noticed() -> None:
@@ -87,10 +85,10 @@ def test_every_changed_character_is_noticed() -> None:
     for position in range(len(text) - 1):
         for replacement in "Aa0;":
             if text[position] != replacement:
-                refused(tokens, text[:position] + replacement + text[position + 1 :])
+                refused_token(tokens, text[:position] + replacement + text[position + 1 :])
     tokens.verify(text[:-1])  # the last semicolon is ornament
     for changed in ("", text + ";", text + "x", text[:-2], text.upper()):
-        refused(tokens, changed)
+        refused_token(tokens, changed)
 
 
 def test_fuzz_is_always_unauthorized(amount: Amount) -> None:
@@ -104,7 +102,7 @@ def test_fuzz_is_always_unauthorized(amount: Amount) -> None:
         for _ in range(dice.randrange(1, 5)):
             text[dice.randrange(len(text) - 1)] = dice.choice("\x00;=&aA-_é\ud800")
         if "".join(text) != valid:
-            refused(tokens, "".join(text))
+            refused_token(tokens, "".join(text))
 
 
 # What each may do: method, target, whether it is a query.
