@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
-from asyncio.subprocess import Process
 from collections.abc import Sequence
 from pathlib import Path
 
+from support.forked import Forked
 from support.process import clean_environment
 
-ARMILLARY = ("-m", "armillary")
+ARMILLARY = ("armillary",)
 READY_S = 90.0
 
 
@@ -19,42 +18,37 @@ class Server:
     def __init__(
         self, directory: Path, durability: str, *arguments: str, command: Sequence[str] = ARMILLARY, port: int = 0
     ) -> None:
-        """`port` 0: a free one, another at each start."""
+        """`port` 0: a free one, another at each start. `command`: a module and its first arguments."""
         self.directory = directory
         self.port = port
         self._given_port = port
         self._arguments = ("--durability", durability, *arguments)
         self._command = command
-        self._server: Process | None = None
+        self._server: Forked | None = None
         self._log = directory.with_name(f"{directory.name}.log")
 
     async def start(self, *, is_waiting: bool = True, environment: dict[str, str] | None = None) -> None:
         assert self._server is None
         with self._log.open("ab") as log:
-            self._server = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *self._command,
-                *("serve", "--sql-port", str(self._given_port), "--data", str(self.directory)),
+            self._server = Forked.start(
+                *(*self._command, "serve", "--sql-port", str(self._given_port), "--data", str(self.directory)),
                 *(*self._arguments, "--log-level", "warning"),
-                env=clean_environment() | (environment or {}),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
+                environment=clean_environment() | (environment or {}),
+                stderr=log.fileno(),
             )
         if is_waiting:
             await self._wait_until_ready()
 
     async def _wait_until_ready(self) -> None:
         assert self._server is not None
-        assert self._server.stdout is not None
-        line = (await asyncio.wait_for(self._server.stdout.readline(), READY_S)).decode()
+        line = await asyncio.wait_for(asyncio.to_thread(self._server.stdout.readline), READY_S)
         if not line.startswith("ready "):
             raise AssertionError(f"the server did not start: {line!r}\n{self.log_text}")
         self.port = int(line.split("sql=")[1].split()[0].rpartition(":")[2])
 
     async def kill(self) -> None:
         if self._server is not None:
-            if self._server.returncode is None:
-                self._server.kill()
+            self._server.kill()
             await self._gone()
 
     async def stop(self) -> int:
@@ -66,9 +60,9 @@ class Server:
     async def _gone(self) -> int:
         server, self._server = self._server, None
         assert server is not None
-        assert server.stdout is not None
-        await server.stdout.read()
-        return await asyncio.wait_for(server.wait(), READY_S)
+        with server.stdout as output:
+            await asyncio.to_thread(output.read)
+        return await asyncio.to_thread(server.wait, READY_S)
 
     async def wait_until_dead(self) -> int:
         """Until it ends by itself; the exit code."""
@@ -86,11 +80,8 @@ class Server:
 
 async def check_directory(directory: Path) -> str:
     """What `armillary check` complains about; nothing: the empty text."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "armillary", "check", str(directory)),
-        env=clean_environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    return f"exit code {process.returncode}: {output.decode()[:2000]}" if process.returncode else ""
+    process = Forked.start("armillary", "check", str(directory), environment=clean_environment())
+    with process.stdout as stream:
+        output = await asyncio.to_thread(stream.read)
+    code = await asyncio.to_thread(process.wait, READY_S)
+    return f"exit code {code}: {output[:2000]}" if code else ""

@@ -24,7 +24,7 @@ from support.waiting import until
 LOAD_S_MIN, LOAD_S_MAX = 0.15, 0.6
 OK_MIN, FAILED_MIN = 51, 6  # in each load
 KILLED_EARLY_SHARE = 0.25  # of the starts, killed before the server is ready
-KILLED_EARLY_S_MAX = 0.5
+KILLED_EARLY_S_MAX = 0.1
 POINT_READS = 40
 
 

@@ -61,7 +61,7 @@ def test_planted_defects_are_noticed(tmp_path: Path, seed: int, defect: str, dur
     assert defect in DEFECTS
 
     async def run() -> None:
-        command = ("-m", "faults.defective", defect)
+        command = ("faults.defective", defect)
         supervisor = Supervisor(tmp_path / "data", durability, seed, command=command)
         cycles = await supervisor.run(8, until=kind)
         kinds = {violation.kind for violation in supervisor.ledger.violations}

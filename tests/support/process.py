@@ -6,7 +6,6 @@ import asyncio
 import io
 import os
 import queue
-import resource
 import signal
 import subprocess
 import sys
@@ -15,10 +14,11 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir, redirect_stderr, redirect_stdout
-from functools import partial
 from pathlib import Path
 from typing import Self
 from unittest.mock import patch
+
+from support.forked import Forked
 
 from armillary.storage.private import private_umask
 from armillary.tools.cli import main
@@ -30,16 +30,19 @@ READY_S = STOP_S = 90.0  # of a machine that has other work too
 def run_armillary(
     *arguments: str, environment: dict[str, str] | None = None, directory: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Any command that ends by itself."""
-    return subprocess.run(
-        [sys.executable, "-m", "armillary", *arguments],
-        env=clean_environment() | (environment or {}),
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=READY_S,
-        check=False,
-    )
+    """Any command that ends by itself, in a process of its own."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = Forked.start(
+            *("armillary", *arguments),
+            environment=clean_environment() | (environment or {}),
+            stderr=errors.fileno(),
+            directory=directory,
+        )
+        with process.stdout as output:
+            said = output.read()
+        code = process.wait(READY_S)
+        errors.seek(0)
+        return subprocess.CompletedProcess(list(arguments), code, said, errors.read())
 
 
 def call_armillary(
@@ -76,14 +79,10 @@ def clean_environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-def _limit_descriptors(most: int) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
 class ServerProcess:
     """Made by `start`, which returns when the server says that it is ready."""
 
-    def __init__(self, process: subprocess.Popen[str], directory: Path | None, log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str] | Forked, directory: Path | None, log: Path) -> None:
         self.process = process
         self.directory = directory
         self.key = KEY
@@ -97,22 +96,31 @@ class ServerProcess:
         directory: Path | None,
         *arguments: str,
         descriptors_max: int | None = None,
-        program: Sequence[str] = ("-m", "armillary"),
+        program: Sequence[str] | None = None,
     ) -> Self:
         """On a free port. `directory` None: in memory. `descriptors_max`: of open files and connections. `program`:
-        what the interpreter is given in place of the server's own module."""
+        what a new interpreter is given in place of the server's own module."""
         place = ["--memory"] if directory is None else ["--data", str(directory)]
         handle, log = tempfile.mkstemp(prefix="armillary-test-", suffix=".log")
         port = [] if "--sql-port" in arguments else ["--sql-port", "0"]
+        process: subprocess.Popen[str] | Forked
         with os.fdopen(handle, "w") as errors:
-            process = subprocess.Popen(
-                [sys.executable, *program, "serve", *place, *port, *arguments],
-                env=clean_environment(),
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                preexec_fn=None if descriptors_max is None else partial(_limit_descriptors, descriptors_max),
-            )
+            if program is None:
+                process = Forked.start(
+                    *("armillary", "serve", *place, *port, *arguments),
+                    environment=clean_environment(),
+                    stderr=errors.fileno(),
+                    descriptors_max=descriptors_max,
+                )
+            else:
+                assert descriptors_max is None
+                process = subprocess.Popen(
+                    [sys.executable, *program, "serve", *place, *port, *arguments],
+                    env=clean_environment(),
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    text=True,
+                )
         server = cls(process, directory, Path(log))
         try:
             line = server._first_line()
@@ -145,7 +153,7 @@ class ServerProcess:
             code = self.process.wait(STOP_S)
             assert code == 0, f"the server ended with {code}\n{self.log}"
         self._tidy()
-        return self.process.returncode
+        return self.process.wait()
 
     def kill(self) -> None:
         """As a crash would."""
