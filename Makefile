@@ -41,11 +41,14 @@ imports: .venv/.installed-dev
 site: .venv/.installed-dev
 	.venv/bin/zensical build --clean --strict
 
-# Each file's tests stay together: they share servers. tests/conftest.py puts the files that take longest first. Seeds
-# are fixed, so that a failure comes again. PYTHONDONTWRITEBYTECODE is emptied: with it, each of the hundreds of server
-# processes would compile all modules anew, which takes longer than the rest of its start.
+# Each file's tests stay together: they share servers. tests/conftest.py puts the files that take longest first. There
+# are more workers than the two cores of a small machine, since about half of the time tests wait: for disks, for
+# clients, for processes that start and end. Seeds are fixed, so that a failure comes again. PYTHONDONTWRITEBYTECODE is
+# emptied: with it, each new process of a server would compile all modules anew.
+WORKERS ?= 4
+PYTEST_WORKERS = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile ci
 tests: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the tests alone, e.g. make tests ARGS="tests/unit -k keys"
-	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --hypothesis-profile ci $(ARGS)
+	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 .venv/bin/python -m pytest $(PYTEST_WORKERS) $(ARGS)
 
 bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, side by side with other servers or, --compare REV, with another commit
 	@[[ "$(ARGS)" == *--compare* ]] || command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
@@ -62,8 +65,7 @@ COVERAGE := .venv/bin/python -m coverage
 GAPS ?=
 coverage: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## which share of the code the tests run, e.g. make coverage ARGS=tests/storage GAPS=storage
 	rm -rf .cache/coverage && mkdir -p .cache/coverage
-	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(COVERAGE) run -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
-		--hypothesis-profile ci --timeout 1800 $(ARGS) || echo "some tests failed: the figures may be too low" >&2
+	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(COVERAGE) run -m pytest $(PYTEST_WORKERS) --timeout 1800 $(ARGS) || echo "some tests failed: the figures may be too low" >&2
 	$(COVERAGE) combine --quiet
 	$(COVERAGE) json --quiet -o .cache/coverage/report.json
 	.venv/bin/python -m maintenance.coverage .cache/coverage/report.json $(GAPS)
