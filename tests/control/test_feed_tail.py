@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from azure.cosmos import CosmosClient, PartitionKey
 from control.conftest import Operator
+from support.forked import Forked
 from support.process import KEY, clean_environment
 
 
@@ -51,14 +50,10 @@ def test_it_prints_what_there_is(operator: Operator, container: Any, name: str) 
 
 def test_it_goes_on(operator: Operator, container: Any, name: str) -> None:
     arguments = ["feed", "tail", f"tail-{name}/c", "--mode", "all-versions", "--from", "beginning", "--limit", "3"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "armillary", *arguments, "--data", str(operator.directory)],
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        text=True,
+    process = Forked.start(
+        *("armillary", *arguments, "--data", str(operator.directory)), environment=clean_environment()
     )
     try:
-        assert process.stdout is not None
         container.create_item({"id": "1", "pk": "a"})
         assert json.loads(process.stdout.readline())["current"]["id"] == "1"
         container.upsert_item({"id": "1", "pk": "a", "n": 1})
@@ -69,7 +64,6 @@ def test_it_goes_on(operator: Operator, container: Any, name: str) -> None:
     finally:
         process.kill()
         process.wait()
-        assert process.stdout is not None
         process.stdout.close()
 
 

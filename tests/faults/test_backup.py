@@ -4,13 +4,12 @@ acknowledged before it began, and nothing that does not fit together."""
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 from faults.client import Client, ConnectionLost, connected
+from support.forked import Forked
 from support.process import ServerProcess, clean_environment, run_armillary
 
 WRITERS = 4
@@ -49,14 +48,16 @@ async def create(port: int) -> None:
         assert answer.status == 201
 
 
-def start_backup(directory: Path, backups: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "armillary", "backup", "create", str(backups), "--data", str(directory)]
-    return subprocess.Popen(command, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def start_backup(directory: Path, backups: Path) -> Forked:
+    command = ("armillary", "backup", "create", str(backups), "--data", str(directory))
+    return Forked.start(*command, environment=clean_environment())
 
 
-async def finished(process: subprocess.Popen[bytes]) -> str:
-    output, _ = await asyncio.to_thread(process.communicate, None, 120)
-    return output.decode()
+async def finished(process: Forked) -> str:
+    with process.stdout as output:
+        said = await asyncio.to_thread(output.read)
+    await asyncio.to_thread(process.wait, 120)
+    return said
 
 
 async def counts(port: int) -> dict[str, int]:
