@@ -125,3 +125,23 @@ async def test_a_full_disk_ends_a_load(tmp_path: Path) -> None:
         engine.store(3).loader().put([(b"a", b"1")])
     assert caught.value.kind is Kind.STORAGE_FULL
     await engine.close()
+
+
+async def test_a_disk_that_is_full_at_the_end_of_a_load(tmp_path: Path) -> None:
+    """Nothing of the load is there, no file is left behind, and it can be done again."""
+    engine = await RocksEngine.open(tmp_path)
+    loader, reserve_bytes = engine.store(3).loader(), engine._reserve_bytes
+    loader.put([(b"a", b"1")])
+    engine._reserve_bytes = 1 << 60
+    with pytest.raises(Failure) as caught:
+        await loader.finish()
+    assert caught.value.kind is Kind.STORAGE_FULL
+    assert not list((tmp_path / "load").iterdir())
+    engine._reserve_bytes = reserve_bytes
+    assert await everything(engine.store(3)) == {}
+    again = engine.store(3).loader()
+    again.put([(b"a", b"1")])
+    await again.finish()
+    await fill(engine.store(3), {b"m": b"done"})
+    assert await everything(engine.store(3)) == {b"a": b"1", b"m": b"done"}
+    await engine.close()
