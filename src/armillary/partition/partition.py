@@ -393,65 +393,57 @@ class Partition:
     async def forget(self, change_keys: Sequence[bytes]) -> None:
         """Drop tombstones from the log, or records of retryable writes."""
 
-        def run(txn: Txn) -> None:
-            self._check_open()
-            for key in change_keys:
-                txn.delete(key)
-
-        await self._store.write(run)
+        await self._write_open(lambda txn: txn.delete_many(change_keys))
 
     async def adopt_records(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         """Take over records of retryable writes from another partition."""
 
         def run(txn: Txn) -> None:
-            self._check_open()
             for key, value in pairs:
                 txn.put(key, value)
 
-        await self._store.write(run)
+        await self._write_open(run)
         for key, value in pairs:
             self.records.note(key, value)
 
     async def keep_events(self) -> int:
         """Start keeping change stream events, as the schema says. Returns the lsn after which all are there."""
 
-        def run(txn: Txn) -> int:
-            self._check_open()
-            return change_stream_events.begin(txn, self.head_in(txn).lsn)
-
         begun = await self.read(change_stream_events.since)
-        return begun if begun is not None else await self._store.write(run)
+        if begun is not None:
+            return begun
+        return await self._write_open(lambda txn: change_stream_events.begin(txn, self.head_in(txn).lsn))
 
     async def forget_events(self, last_key: bytes) -> None:
         """Drop events up to a key."""
 
-        def run(txn: Txn) -> None:
-            self._check_open()
-            change_stream_events.forget(txn, last_key)
-
-        await self._store.write(run)
+        await self._write_open(lambda txn: change_stream_events.forget(txn, last_key))
 
     async def keep_versions(self) -> None:
         """Start or stop keeping all versions, as the schema says."""
         number = self._schema.versions_number
 
         def run(txn: Txn) -> None:
-            self._check_open()
             if number:
                 versions.begin(txn, number, self.head_in(txn).lsn)
             else:
                 versions.clear(txn)
 
         if number != self.versions_number:
-            await self._store.write(run)
+            await self._write_open(run)
             self.versions_number = number
 
     async def forget_versions(self, old: Sequence[versions.Entry]) -> None:
-        def run(txn: Txn) -> None:
-            self._check_open()
-            versions.forget(txn, old, self.versions_number)
+        await self._write_open(lambda txn: versions.forget(txn, old, self.versions_number))
 
-        await self._store.write(run)
+    async def _write_open(self, fn: Callable[[Txn], T]) -> T:
+        """A transaction that is refused while writers are held, or after the partition was closed."""
+
+        def run(txn: Txn) -> T:
+            self._check_open()
+            return fn(txn)
+
+        return await self._store.write(run)
 
     # Changes of rules.
 

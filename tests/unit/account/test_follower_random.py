@@ -15,6 +15,7 @@ import bson
 import orjson
 import pytest
 from support.account_state import differences, state_of
+from support.limits import WithLimits
 from support.mongo_house import mongo_at
 from support.portions import Amount
 from support.replicas import Pair
@@ -63,13 +64,10 @@ REFUSED = frozenset(
 
 
 @pytest.fixture(autouse=True)
-def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_steps(with_limits: WithLimits) -> None:
     """Splits copy in many groups and wait for nothing."""
-    monkeypatch.setattr(limits, "COPY_SLICE_SECONDS", -1.0)
-    monkeypatch.setattr(limits, "COPY_PORTION_ENTRIES", 20)
-    monkeypatch.setattr(limits, "RESHAPE_POLL_SECONDS", 0.0)
-    monkeypatch.setattr(limits, "RESHAPE_RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(limits, "REWIND_ENTRIES_MAX", 12)
+    with_limits(COPY_SLICE_SECONDS=-1.0, COPY_PORTION_ENTRIES=20, REWIND_ENTRIES_MAX=12)
+    with_limits(RESHAPE_POLL_SECONDS=0.0, RESHAPE_RETRY_SECONDS=0.0)
 
 
 @pytest.fixture

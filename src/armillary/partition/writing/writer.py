@@ -493,9 +493,6 @@ class Writer:
         # Reads, deletes and updates that shrink are allowed; only growth is refused.
         if writing is not None and bytes_added > 0 and size_bytes > self._schema.logical_partition_bytes_max:
             raise key_full(self._schema.logical_partition_bytes_max)
-        if item_count == 0:
-            self._txn.delete(key)
-        else:
-            self._txn.put(key, value)
+        self._txn.put(key, value) if item_count else self._txn.delete(key)
         self.head.item_count += items_added
         self.head.size_bytes += bytes_added

@@ -149,6 +149,7 @@ def read_group(rows: Sequence[Row]) -> tuple[Layer, bytes]:
         for low, high in cleared:
             layer.clear(low, high)
         layer.writes.update(writes)
+        layer.has_deletes = layer.has_deletes or any(value is None for _, value in writes)
         notes += piece_notes
     return layer, notes
 
