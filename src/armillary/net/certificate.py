@@ -1,7 +1,8 @@
 """The development certificate: self-signed, for this machine's own names, made when the first TLS client comes.
 
 It lets SDKs that insist on https connect; it proves nothing to clients that were not told to trust it. Servers on a
-network have a certificate of the operator's (`tls.py`). Files that Armillary did not make are never written over.
+network have a certificate of the operator's (`tls.py`), of which only the dates and names are looked at here, for the
+log. Files that Armillary did not make are never written over.
 `cryptography` is imported only here, and only when needed: that takes tenths of a second.
 """
 
@@ -91,6 +92,21 @@ def missing_names(certificate: x509.Certificate, names: Sequence[str]) -> list[s
         and name.lower() not in patterns
         and f"*.{name.lower().partition('.')[2]}" not in patterns
     ]
+
+
+def log_certificate(certificate_file: Path, hosts: list[str], clock: Clock) -> None:
+    """Log until when a certificate is valid, and what clients will refuse it for."""
+    certificate = read_certificate(certificate_file)
+    if certificate is None:
+        return
+    now = datetime.fromtimestamp(clock.now_s(), UTC)
+    until = certificate.not_valid_after_utc
+    if not certificate.not_valid_before_utc <= now < until:
+        log.warning("the TLS certificate is not valid now: it is valid until %s", f"{until:%Y-%m-%d %H:%M}Z")
+    missing = missing_names(certificate, hosts)
+    if missing:
+        log.warning("the TLS certificate does not name %s: clients will refuse it there", ", ".join(missing))
+    log.info("TLS certificate loaded, valid until %s", f"{until:%Y-%m-%d %H:%M}Z")
 
 
 def is_made_by_armillary(certificate: x509.Certificate) -> bool:

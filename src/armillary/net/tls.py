@@ -6,17 +6,12 @@ connection whether it speaks TLS is left to `listen.py`.
 
 from __future__ import annotations
 
-import logging
 import ssl
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from armillary.clock import Clock
 from armillary.errors import bad_request
-
-log = logging.getLogger("armillary.net")
 
 TLS_REQUIRED: Final = "This server takes TLS only: use https."
 
@@ -73,20 +68,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or "it cannot be read"
     return str(error)
-
-
-def log_certificate(certificate_file: Path, hosts: list[str], clock: Clock) -> None:
-    """Log until when a certificate is valid, and what clients will refuse it for."""
-    from armillary.net.certificate import missing_names, read_certificate
-
-    certificate = read_certificate(certificate_file)
-    if certificate is None:
-        return
-    now = datetime.fromtimestamp(clock.now_s(), UTC)
-    until = certificate.not_valid_after_utc
-    if not certificate.not_valid_before_utc <= now < until:
-        log.warning("the TLS certificate is not valid now: it is valid until %s", f"{until:%Y-%m-%d %H:%M}Z")
-    missing = missing_names(certificate, hosts)
-    if missing:
-        log.warning("the TLS certificate does not name %s: clients will refuse it there", ", ".join(missing))
-    log.info("TLS certificate loaded, valid until %s", f"{until:%Y-%m-%d %H:%M}Z")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from armillary.clock import Clock
 from armillary.errors import Failure
-from armillary.net.certificate import CERTIFICATE_FILE, development_context
+from armillary.net.certificate import CERTIFICATE_FILE, development_context, log_certificate
 from armillary.net.listen import Listener
-from armillary.net.tls import TlsFiles, ask_for_client_certificate, log_certificate, operator_context
+from armillary.net.tls import TlsFiles, ask_for_client_certificate, operator_context
 from armillary.tools.settings import Settings
 
 log = logging.getLogger("armillary")

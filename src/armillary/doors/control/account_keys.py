@@ -29,7 +29,7 @@ async def regenerate_key(call: Call) -> Response:
 async def list_connection_strings(call: Call) -> Response:
     """For each door and key what clients are configured with, in the form that their SDKs read."""
     call.query()
-    account, addresses = call.account.settings.name, call.door.addresses
+    account, addresses = call.account.settings.name, call.services.addresses
     keys = {name: key for name, key in _credentials(call).keys.items() if key is not None}
     is_secure = addresses.get("sql", "").startswith("https:")
     audit.record("keys.read")
@@ -57,6 +57,6 @@ def _connection_string(door: str, address: str, account: str, key: str, *, is_se
 
 
 def _credentials(call: Call) -> Credentials:
-    if call.door.credentials is None:
+    if call.services.credentials is None:
         raise Failure(Kind.UNSUPPORTED, "The keys of this account cannot be changed here.")
-    return call.door.credentials
+    return call.services.credentials

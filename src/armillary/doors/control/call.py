@@ -5,7 +5,7 @@ that finds the function for a path.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
 import orjson
@@ -14,25 +14,37 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
+from armillary.account.security.credentials import Credentials
+from armillary.clock import MovableClock
 from armillary.doors.control.errors import HEADERS
 from armillary.doors.control.fields import Fields
+from armillary.doors.control.snapshot_transfers import Transfers
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.json_members import shown
 from armillary.model.resources import ResourceType
 from armillary.net.http import BareResponse, Request, Response
 
-if TYPE_CHECKING:
-    from armillary.doors.control.door import ControlDoor
-
 Action = Callable[["Call"], Coroutine[Any, Any, Response]]
 
 
-class Call:
-    __slots__ = ("_query", "account", "door", "names", "request")
+class Services(Protocol):
+    """What actions use of the server beside their own call: `ControlDoor` offers it."""
 
-    def __init__(self, door: ControlDoor, request: Request, names: list[str], query: Mapping[str, str]) -> None:
-        self.door = door
-        self.account: Account = door.account
+    account: Account
+    clock: MovableClock | None  # None: it cannot be moved
+    credentials: Credentials | None
+    addresses: Mapping[str, str]  # of the doors, as clients reach them
+    transfers: Transfers
+    begun_s: float
+    connection_count: Callable[[], int]
+
+
+class Call:
+    __slots__ = ("_query", "account", "names", "request", "services")
+
+    def __init__(self, services: Services, request: Request, names: list[str], query: Mapping[str, str]) -> None:
+        self.services = services
+        self.account = services.account
         self.request = request
         self.names = names  # those in the path, in their order
         self._query = dict(query)

@@ -30,6 +30,7 @@ from armillary.doors.control import (
 from armillary.doors.control.authentication import ControlGuard
 from armillary.doors.control.call import Action, Call, Routes, read_target
 from armillary.doors.control.errors import error_response
+from armillary.doors.control.snapshot_transfers import Transfers
 from armillary.doors.control.testing import clock_control, faults
 from armillary.errors import Failure, Kind
 from armillary.net.hosts import HostNames
@@ -61,7 +62,7 @@ class ControlDoor:
         self.addresses: Mapping[str, str] = (
             addresses if addresses is not None else {}
         )  # of the doors, as clients reach them; known once all are open
-        self.transfers = snapshots.Transfers()
+        self.transfers = Transfers(account)
         self.begun_s = account.clock.elapsed_s()
         self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self._sign_in_log = SignInLog("control")

@@ -27,9 +27,9 @@ async def read_metrics(call: Call) -> Response:
 def _lines(call: Call) -> Iterable[str]:
     account = call.account
     yield from _metric("info", "gauge", "The server's version.", [((("version", __version__),), 1)])
-    uptime_s = account.clock.elapsed_s() - call.door.begun_s
+    uptime_s = account.clock.elapsed_s() - call.services.begun_s
     yield from _metric("uptime_seconds", "gauge", "Since the server began to serve.", [((), round(uptime_s, 3))])
-    yield from _metric("connections", "gauge", "Open connections.", [((), call.door.connection_count())])
+    yield from _metric("connections", "gauge", "Open connections.", [((), call.services.connection_count())])
     metadata = account.budgets.metadata.totals
     meaning = "about databases, containers and other definitions"
     yield from _metric("metadata_requests_total", "counter", f"Requests {meaning}.", [((), metadata.requests)])

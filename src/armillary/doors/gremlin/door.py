@@ -29,13 +29,13 @@ from armillary.doors.gremlin.client import Client, Principal
 from armillary.doors.gremlin.errors import MALFORMED
 from armillary.doors.gremlin.forms import AUTHENTICATION
 from armillary.doors.gremlin.messages import Request, Responder, read_request
-from armillary.doors.gremlin.traversals import OrderedIds
+from armillary.doors.gremlin.traversals import OrderedIds, Services
 from armillary.errors import Failure, Kind
 from armillary.model.items import validate_name
 
 log = logging.getLogger(__name__)
 
-Action = Callable[["GremlinDoor", Client, Request, StoredGraph, Responder], Coroutine[Any, Any, None]]
+Action = Callable[[Services, Client, Request, StoredGraph, Responder], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)

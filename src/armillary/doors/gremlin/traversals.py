@@ -7,9 +7,10 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from armillary import limits, work
+from armillary.account.account import Account
 from armillary.account.graphs.graph import StoredGraph, element_id
 from armillary.clock import Clock
 from armillary.doors.gremlin.client import Client
@@ -21,10 +22,6 @@ from armillary.languages.gremlin.program_templates import shape_of, template_of,
 from armillary.languages.gremlin.syntax.bytecode import transaction_of
 from armillary.languages.gremlin.syntax.grammar import Statement, parse
 from armillary.languages.gremlin.syntax.instructions import Traversal
-
-if TYPE_CHECKING:
-    from armillary.doors.gremlin.door import GremlinDoor
-
 
 Pages = Callable[[], Awaitable[list[Any]]]  # values, or traversers
 _CACHED_CHARACTERS_MAX = 4_000  # longer scripts are not likely to come again
@@ -130,14 +127,22 @@ def _program(statement: Statement, partition_key: str | None, text: str) -> Prog
     return program
 
 
-async def evaluate(door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder) -> None:
+class Services(Protocol):
+    """What traversals use of the server: `GremlinDoor` offers it."""
+
+    account: Account
+    programs: Programs
+    ids: OrderedIds
+
+
+async def evaluate(services: Services, client: Client, request: Request, graph: StoredGraph, out: Responder) -> None:
     """A script."""
-    world = World(client, door.account.clock, door.ids)
-    await work.drive(_evaluate(door, client, request, graph, out, world), world.check)
+    world = World(client, services.account.clock, services.ids)
+    await work.drive(_evaluate(services, client, request, graph, out, world), world.check)
 
 
 async def _evaluate(
-    door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder, world: World
+    services: Services, client: Client, request: Request, graph: StoredGraph, out: Responder, world: World
 ) -> None:
     text = request.arguments.get("gremlin")
     if not isinstance(text, str):
@@ -148,27 +153,29 @@ async def _evaluate(
     bindings = request.arguments.get("bindings") or {}
     if not isinstance(bindings, dict) or not all(isinstance(name, str) for name in bindings):
         raise bad_request("Bindings are a map from names to values.")
-    statements = door.programs.of_script(text, bindings, graph.partition_key)
+    statements = services.programs.of_script(text, bindings, graph.partition_key)
     for statement, program in statements[:-1]:
         if program is not None:
-            pages = await answer(statement, _results(door, request, program, graph, world))
+            pages = await answer(statement, _results(request, program, graph, world))
             while await pages():
                 pass
     statement, program = statements[-1]
     if program is None:
         out.finish([])
         return
-    await _send(client, await answer(statement, _results(door, request, program, graph, world)), request, out)
+    await _send(client, await answer(statement, _results(request, program, graph, world)), request, out)
 
 
-async def run_bytecode(door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder) -> None:
+async def run_bytecode(
+    services: Services, client: Client, request: Request, graph: StoredGraph, out: Responder
+) -> None:
     """A traversal that a client has built with its own language."""
-    world = World(client, door.account.clock, door.ids)
-    await work.drive(_run_bytecode(door, client, request, graph, out, world), world.check)
+    world = World(client, services.account.clock, services.ids)
+    await work.drive(_run_bytecode(services, client, request, graph, out, world), world.check)
 
 
 async def _run_bytecode(
-    door: GremlinDoor, client: Client, request: Request, graph: StoredGraph, out: Responder, world: World
+    services: Services, client: Client, request: Request, graph: StoredGraph, out: Responder, world: World
 ) -> None:
     traversal = request.arguments.get("gremlin")
     if not isinstance(traversal, Traversal):
@@ -176,12 +183,12 @@ async def _run_bytecode(
     if transaction_of(traversal) is not None:
         out.finish([])  # nothing is open: every request before has been committed
         return
-    program = door.programs.of_bytecode(traversal, graph.partition_key)
-    results = _results(door, request, program, graph, world)
+    program = services.programs.of_bytecode(traversal, graph.partition_key)
+    results = _results(request, program, graph, world)
     await _send(client, results.pull, request, out)
 
 
-def _results(door: GremlinDoor, request: Request, program: Program, graph: StoredGraph, world: World) -> Results:
+def _results(request: Request, program: Program, graph: StoredGraph, world: World) -> Results:
     timeout_ms = request.arguments.get("evaluationTimeout", request.arguments.get("scriptEvaluationTimeout"))
     timeout_ms = program.options.get("evaluationTimeout", timeout_ms)
     seconds = limits.GREMLIN_SECONDS_DEFAULT

@@ -4,15 +4,17 @@ make."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import orjson
 
+from armillary.account.account import Account
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.throughput.budgets import Ask
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.access.authorization import Principal
+from armillary.doors.sql.access.resource_tokens import TokenAuthority
 from armillary.doors.sql.routes import Route
 from armillary.errors import Failure, Kind
 from armillary.model.charges import Part, consistency_factor
@@ -20,20 +22,27 @@ from armillary.model.items import parse_document
 from armillary.net.charged_requests import EXPLAIN, ChargedCall, HeaderList
 from armillary.net.http import Request, Response
 
-if TYPE_CHECKING:
-    from armillary.doors.sql.door import SqlDoor
+
+class Services(Protocol):
+    """What actions use of the server beside their own call: `SqlDoor` offers it."""
+
+    account: Account
+    tokens: TokenAuthority  # issues resource tokens
+    advertised: str | None  # HOST:PORT that clients are told to use, if not the one they came to
 
 
 class Call(ChargedCall):
     """A request with its route and its principal, and the answers that its actions make."""
 
-    __slots__ = ("activity_id", "ask", "door", "principal", "route")
+    __slots__ = ("activity_id", "ask", "principal", "route", "services")
 
-    def __init__(self, door: SqlDoor, request: Request, route: Route, principal: Principal, activity_id: str) -> None:
+    def __init__(
+        self, services: Services, request: Request, route: Route, principal: Principal, activity_id: str
+    ) -> None:
         super().__init__(
-            door.account, request, explains=EXPLAIN in request.headers and h.flag(request.headers, EXPLAIN)
+            services.account, request, explains=EXPLAIN in request.headers and h.flag(request.headers, EXPLAIN)
         )
-        self.door = door
+        self.services = services
         self.route = route
         self.principal = principal
         self.activity_id = activity_id

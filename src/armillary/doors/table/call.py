@@ -8,25 +8,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.doors.table.access.grants import Action, Grant
 from armillary.doors.table.addresses import Address, check_table
-from armillary.doors.table.entities.entities import Form, quoted
+from armillary.doors.table.entities.entities import Form, Rendered, quoted
 from armillary.doors.table.errors import refused
 from armillary.doors.table.service import storage_rules
 from armillary.errors import Failure, Kind
 from armillary.model.charges import Part
 from armillary.model.edm import PARTITION_KEY
 from armillary.model.items import parse_json
-from armillary.net.charged_requests import EXPLAIN, ChargedCall
+from armillary.net.charged_requests import EXPLAIN, ChargedCall, HeaderList
 from armillary.net.http import Request, Response
-
-if TYPE_CHECKING:
-    from armillary.doors.table.door import TableDoor
-
 
 DATABASE: Final = "TablesDB"  # as the service names it
 KEY_PATH: Final = f"/{PARTITION_KEY}"
@@ -51,20 +47,33 @@ class TableSettings:
         return self.flavor == "storage"
 
 
+class Services(Protocol):
+    """What actions use of the server beside their own call: `TableDoor` offers it."""
+
+    account: Account
+    settings: TableSettings
+    rendered: Rendered
+
+    def accounts_of(self, headers: dict[bytes, bytes]) -> frozenset[str]: ...
+    def shared_headers(self, headers: dict[bytes, bytes], request_id: str) -> HeaderList: ...
+    def moment(self) -> str: ...
+    async def answer_for(self, request: Request, address: Address, grant: Grant, request_id: str) -> Response: ...
+
+
 class Call(ChargedCall):
     """A request with its address and its grant, and the answers that its actions make."""
 
-    __slots__ = ("address", "door", "grant", "is_storage", "level", "request_id")
+    __slots__ = ("address", "grant", "is_storage", "level", "request_id", "services")
 
-    def __init__(self, door: TableDoor, request: Request, address: Address, grant: Grant, request_id: str) -> None:
+    def __init__(self, services: Services, request: Request, address: Address, grant: Grant, request_id: str) -> None:
         super().__init__(
-            door.account, request, explains=EXPLAIN in request.headers and _is_wanted(request.headers[EXPLAIN])
+            services.account, request, explains=EXPLAIN in request.headers and _is_wanted(request.headers[EXPLAIN])
         )
-        self.door = door
+        self.services = services
         self.address = address
         self.grant = grant
         self.request_id = request_id
-        self.is_storage = door.settings.is_storage
+        self.is_storage = services.settings.is_storage
         self.level = level_of(request.headers.get(b"accept"), address.query.get("$format"))
 
     def table(self, action: Action, name: str | None = None) -> Container:
@@ -102,7 +111,7 @@ class Call(ChargedCall):
     def form(self, table: str, wanted: frozenset[str] | None = None) -> Form:
         if self.level != "full":
             return Form(self.level, wanted)
-        return Form("full", wanted, self.root_url, f"{self.door.account.settings.name}.{table}", quoted(table))
+        return Form("full", wanted, self.root_url, f"{self.account.settings.name}.{table}", quoted(table))
 
     def metadata(self, rest: str) -> dict[str, str]:
         return {} if self.level == "no" else {"odata.metadata": f"{self.root_url}/$metadata#{rest}"}
@@ -121,7 +130,7 @@ class Call(ChargedCall):
             headers.append(
                 (b"content-type", b"application/json;odata=%b;streaming=true;charset=utf-8" % _WORDS[self.level])
             )
-        return Response(status, [*self.door.shared_headers(self.headers, self.request_id), *headers], body)
+        return Response(status, [*self.services.shared_headers(self.headers, self.request_id), *headers], body)
 
     def answer_xml(self, status: int, charge_ru: float, body: bytes) -> Response:
         response = self.answer(status, charge_ru, b"", [(b"content-type", b"application/xml")])

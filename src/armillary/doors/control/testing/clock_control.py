@@ -18,10 +18,10 @@ async def show_clock(call: Call) -> Response:
     content: dict[str, Any] = {
         "now": datetime.fromtimestamp(now_s, UTC).isoformat(timespec="milliseconds"),
         "nowSeconds": round(now_s, 3),
-        "movable": call.door.clock is not None,
+        "movable": call.services.clock is not None,
     }
-    if call.door.clock is not None:
-        content |= {"frozen": call.door.clock.is_frozen, "aheadSeconds": round(call.door.clock.ahead_s, 3)}
+    if call.services.clock is not None:
+        content |= {"frozen": call.services.clock.is_frozen, "aheadSeconds": round(call.services.clock.ahead_s, 3)}
     return call.answer(content)
 
 
@@ -47,6 +47,6 @@ async def move_clock(call: Call) -> Response:
 
 
 def _clock(call: Call) -> MovableClock:
-    if call.door.clock is None:
+    if call.services.clock is None:
         raise Failure(Kind.UNSUPPORTED, "This server's clock cannot be moved. Start it with --clock movable.")
-    return call.door.clock
+    return call.services.clock

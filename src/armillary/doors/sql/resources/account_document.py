@@ -67,7 +67,7 @@ async def read_account(call: Call) -> Response:
 
 def _endpoint(call: Call) -> str:
     scheme = call.headers.get(b"x-forwarded-proto", b"https" if call.request.is_tls else b"http").lower()
-    text = call.door.advertised or _host(call)
+    text = call.services.advertised or _host(call)
     if not text or len(text) > _HOST_BYTES_MAX or not text.isprintable() or set(text) & set(' /\\?#"<>@'):
         raise bad_request("The Host header is missing or is not a host name: clients are told to come back to it.")
     if scheme not in (b"http", b"https"):

@@ -237,7 +237,7 @@ def _check_token_request(call: Call, body: Body) -> None:
 
 def _permission_token(call: Call, record: Record) -> str:
     name_link, rid_link, rids = _both_links(call, record.body["resource"].strip("/"))
-    return call.door.tokens.issue(
+    return call.services.tokens.issue(
         permission_rid=record.rid_text,
         mode=record.body["permissionMode"].capitalize(),
         name_link=name_link,

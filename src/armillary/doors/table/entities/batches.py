@@ -119,7 +119,7 @@ _CONSTANT = (
 
 def _order(call: Call, request: InnerRequest) -> tuple[Address, Order]:
     method = meant_method(request.method, request.headers)
-    address = addresses.parse(request.target, call.door.accounts_of(call.headers))
+    address = addresses.parse(request.target, call.services.accounts_of(call.headers))
     if not place_allows(address.place, method):
         raise bad_batch(f"{method} is no change of an entity")
     if address.query.keys() - {"timeout"}:
@@ -142,13 +142,13 @@ def _member(order: Order, if_match: str | None) -> Member:
 async def _run_query(call: Call, request: InnerRequest) -> Response:
     if request.method != "GET":
         raise bad_batch("a change stands in a changeset; alone stands only a query")
-    address = addresses.parse(request.target, call.door.accounts_of(call.headers))
+    address = addresses.parse(request.target, call.services.accounts_of(call.headers))
     if address.place not in (Place.TABLE, Place.ENTITY):
         raise bad_batch("a query is about entities")
     headers = {**request.headers, b"host": call.headers.get(b"host", b"localhost")}
     outer = call.request
     inner = Request("GET", request.target, headers, b"", outer.is_tls, outer.peer)
-    answer = await call.door.answer_for(inner, address, call.grant, call.request_id)
+    answer = await call.services.answer_for(inner, address, call.grant, call.request_id)
     body = InnerAnswer(answer.status, answer.headers, answer.body, request.content_id)
     return _answer(call, [body], 0.0, [], has_changeset=False)  # its charge is in its part
 
@@ -167,7 +167,9 @@ def _refusal(call: Call, failed: _Failed) -> Response:
     failure = failed.failure
     if failure.kind in (Kind.DROPPED, Kind.THROTTLED, Kind.UNAVAILABLE, Kind.CORRUPT, Kind.INTERNAL):
         raise failure  # about all of it: clients come again
-    refusal = refusal_of(failure, call.request_id, call.door.moment(), is_storage=call.is_storage, index=failed.index)
+    refusal = refusal_of(
+        failure, call.request_id, call.services.moment(), is_storage=call.is_storage, index=failed.index
+    )
     headers = [*_CONSTANT, *refusal_headers(failure, refusal, is_xml=False)]
     answer = InnerAnswer(refusal.status, headers, refusal.json(), failed.content_id)
     return _answer(call, [answer], failure.charge_ru, explain_failure(failure, failure.charge_ru))

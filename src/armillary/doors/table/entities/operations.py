@@ -179,7 +179,7 @@ async def read_one(call: Call) -> Response:
     answer: Answer = await items.read(table, edm.item_id(row_key), ItemOptions(key=Key((partition_key,))))
     assert answer.payload is not None and answer.etag is not None
     wanted = call.address.query.get("$select")
-    entity = call.door.rendered.text(answer.payload, call.form(table.name, selected(wanted)))
+    entity = call.services.rendered.text(answer.payload, call.form(table.name, selected(wanted)))
     if not entity:
         raise _after_reading(answer, Kind.NOT_FOUND, "What is stored there is no entity.")
     etag = wire_etag(answer.etag)

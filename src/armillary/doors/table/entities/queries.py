@@ -46,7 +46,7 @@ async def query_entities(call: Call) -> Response:
         if failure.kind is Kind.BAD_REQUEST and options.continuation is not None:
             raise _bad_continuation() from None
         raise
-    rendered = call.door.rendered
+    rendered = call.services.rendered
 
     def render() -> list[bytes]:
         entities = []

@@ -151,7 +151,7 @@ def _throughput(call: Call, database: Record) -> Throughput | None:
     if manual is None:
         if call.account.settings.is_serverless or offer_of(call.account, database) is not None:
             return None
-        return Throughput.manual(call.door.settings.throughput_ru)
+        return Throughput.manual(call.services.settings.throughput_ru)
     if not manual.isdigit() or len(manual) > 9:
         raise refused("BadRequest", "x-ms-offer-throughput must be a whole number of request units a second.")
     return Throughput.manual(int(manual))
