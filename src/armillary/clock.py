@@ -129,6 +129,9 @@ class VirtualClock:
         return self._now_s
 
     async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
         future = asyncio.get_running_loop().create_future()
         self._sleep_count += 1
         heappush(self._sleepers, (self._now_s + seconds, self._sleep_count, future))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Generic, Self, TypeVar
 
 from armillary.account import containers
@@ -22,17 +21,14 @@ KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
 
 
 class Hurried(VirtualClock):
-    """A clock that moves a little whenever work is measured by it, and as far as a sleep needs; it can be set back."""
+    """A clock that moves a little whenever work is measured by it, and can be set back. It does not pass while
+    something sleeps: `passing_time.py` does that."""
 
     step_s = 0.0
 
     def elapsed_s(self) -> float:
         self.advance(self.step_s)
         return super().elapsed_s()
-
-    async def sleep(self, seconds: float) -> None:
-        self.advance(seconds)
-        await asyncio.sleep(0)
 
     def set(self, seconds: float) -> None:
         self._now_s = seconds

@@ -231,7 +231,7 @@ class Account(Registry):
                     continue
                 # A full disk or the like. Until all items follow the new rules queries scan, so nothing is wrong.
                 log.warning("the change of policy of %s waits: %s", container.link, failure.message)
-                await asyncio.sleep(limits.SWEEP_EVERY_S)
+                await self.clock.sleep(limits.SWEEP_EVERY_S)
 
     async def restated(self, container: Container) -> None:
         """Wait until a change of policy has reached all items."""
@@ -274,7 +274,7 @@ class Account(Registry):
 
     async def _keep_up(self) -> None:
         while True:
-            await asyncio.sleep(limits.SWEEP_EVERY_S)
+            await self.clock.sleep(limits.SWEEP_EVERY_S)
             await self._open_the_rest()
             try:
                 await self.reshaper.keep_up()
@@ -284,7 +284,7 @@ class Account(Registry):
 
     async def _keep_partitions_up(self) -> None:
         while True:
-            await asyncio.sleep(limits.SWEEP_EVERY_S)
+            await self.clock.sleep(limits.SWEEP_EVERY_S)
             await self.rounds.keep_up()
 
     async def _open_the_rest(self) -> None:

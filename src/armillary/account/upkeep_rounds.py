@@ -52,12 +52,12 @@ class Rounds:
 
     async def keep_up(self) -> None:
         """One pass: everything that is due now gets its slices; what becomes due meanwhile joins after a second."""
-        loop = asyncio.get_running_loop()
+        elapsed_s = self._registry.clock.elapsed_s
         throttle = Throttle(self._registry.clock, lambda: 1)
         looked_s = float("-inf")
         while True:
-            if loop.time() - looked_s >= limits.SWEEP_EVERY_S:
-                looked_s = loop.time()
+            if elapsed_s() - looked_s >= limits.SWEEP_EVERY_S:
+                looked_s = elapsed_s()
                 await self._collect(throttle)
             if not self._queue:
                 return

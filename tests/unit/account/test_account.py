@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from support.house import AccountHouse
+from support.passing_time import passing
 from support.refusals import refused, refused_later
 from support.waiting import until
 
@@ -210,7 +211,7 @@ async def test_throughput_decides_the_number_of_partitions(house: House) -> None
     assert offer is not None
     wanted = {**offer.to_json(), "content": {"offerThroughput": 50_000}}
     await offers.replace_offer(house.account, offer, wanted, to_autoscale=False, to_manual=False, if_match=None)
-    await house.account.reshaper.grown(container)
+    await passing(house.clock, house.account.reshaper.grown(container))
     assert len(container.partitions) == 5
 
 

@@ -13,6 +13,7 @@ import orjson
 import pytest
 from support.house import AccountHouse
 from support.limits import WithLimits
+from support.passing_time import passing_until
 
 from armillary import limits
 from armillary.account import containers
@@ -66,8 +67,7 @@ class House(AccountHouse[VirtualClock]):
         """Until nothing is being reshaped."""
         reshaper = self.account.reshaper
         reshaper.pause(())
-        while not reshaper.is_idle:  # noqa: ASYNC110 - nobody is told
-            await asyncio.sleep(0)
+        await passing_until(self.clock, lambda: reshaper.is_idle, "no reshape is running")
 
     async def forget_parents(self) -> None:
         self.clock.advance(limits.RETIRED_SECONDS + 1)
@@ -301,8 +301,7 @@ async def test_new_rules_overtake_a_reshape(house: House, point: str) -> None:
     await house.quiet()
     assert house.range_ids == [1, 2]
     assert house.container.schema.rules.number == 2
-    while house.container.is_restating:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await passing_until(house.clock, lambda: not house.container.is_restating, "all items follow the new policy")
     assert len(await house.everything()) == 60
 
 

@@ -39,20 +39,20 @@ from armillary.tools.settings import resolve
 WRONG = "d3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmc="
 
 
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long each would have waited."""
-    taken: list[float] = []
+class CountedSleeps(VirtualClock):
+    """A clock whose sleeps end at once, and are listed."""
 
-    async def sleep(seconds: float) -> None:
-        taken.append(seconds)
+    def __init__(self) -> None:
+        super().__init__()
+        self.sleeps: list[float] = []
 
-    monkeypatch.setattr("armillary.account.security.sign_in_throttle.asyncio.sleep", sleep)
-    return taken
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
 
 
-async def test_the_first_are_free_and_the_others_stand_in_line(waits: list[float]) -> None:
-    clock = VirtualClock()
+async def test_the_first_are_free_and_the_others_stand_in_line() -> None:
+    clock = CountedSleeps()
+    waits = clock.sleeps
     throttle = SignInThrottle(clock)
     for _ in range(limits.SIGN_IN_FAILURES_FREE):
         assert await throttle.refused("10.0.0.1")
@@ -72,16 +72,19 @@ async def test_the_first_are_free_and_the_others_stand_in_line(waits: list[float
     assert waits == []
 
 
-async def test_those_that_are_answered_at_once_count_too(waits: list[float]) -> None:
-    throttle = SignInThrottle(VirtualClock())
+async def test_those_that_are_answered_at_once_count_too() -> None:
+    clock = CountedSleeps()
+    throttle = SignInThrottle(clock)
     for _ in range(limits.SIGN_IN_FAILURES_FREE):
         throttle.count("10.0.0.1")
-    assert await throttle.refused("10.0.0.1") and len(waits) == 1
+    assert await throttle.refused("10.0.0.1") and len(clock.sleeps) == 1
 
 
-async def test_addresses(waits: list[float], with_limits: WithLimits) -> None:
+async def test_addresses(with_limits: WithLimits) -> None:
+    clock = CountedSleeps()
+    waits = clock.sleeps
     with_limits(SIGN_IN_FAILURES_FREE=2)
-    throttle = SignInThrottle(VirtualClock())
+    throttle = SignInThrottle(clock)
     for address in ("2001:db8::1", "2001:db8::ffff:1"):  # one customer's
         await throttle.refused(address)
     assert waits == []

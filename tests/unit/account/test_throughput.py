@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.house import AccountHouse
+from support.passing_time import passing
 
 from armillary import limits
 from armillary.account import containers
@@ -258,7 +259,7 @@ async def test_what_needs_more_partitions_is_pending_until_there_are_enough(hous
     charged_ru, _ = await until_refused(lambda: house.read(container, "a"))
     assert charged_ru == 400
     house.account.reshaper.pause([])
-    await house.account.reshaper.grown(container)
+    await passing(house.clock, house.account.reshaper.grown(container))
     assert len(container.partitions) == 3
     assert not offers.is_pending(house.account, offer)
     assert "isOfferReplacePending" not in offers.offer_content(house.account, offer)["content"]
@@ -275,7 +276,7 @@ async def test_a_pending_offer_goes_on_after_a_restart(house: House) -> None:
     await house.reopen()
     account = house.account
     container = account.container("db", "c")
-    await account.reshaper.grown(container)
+    await passing(clock, account.reshaper.grown(container))
     offer = offers.offer_of(account, account.database("db"))
     assert offer is not None
     assert not offers.is_pending(account, offer)

@@ -44,7 +44,7 @@ class Catalog:
         self._store: Store = engine.store(CATALOG_STORE)
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._outcomes: OutcomeResolver[Record] = OutcomeResolver(self._store, _entries)
+        self._outcomes: OutcomeResolver[Record] = OutcomeResolver(self._store, clock, _entries)
         self._records: dict[tuple[ResourceType, bytes], Record] = {}
         self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
         self._offers: dict[str, Record] = {}  # by the rid of what they are for

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from armillary import limits
+from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.storage.engine import Store, Txn
 
@@ -24,9 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class OutcomeResolver(Generic[T]):
-    def __init__(self, store: Store, wanted: Callable[[Sequence[T], Sequence[T]], Wanted]) -> None:
+    def __init__(self, store: Store, clock: Clock, wanted: Callable[[Sequence[T], Sequence[T]], Wanted]) -> None:
         """`wanted`: what is stored when some were removed and others added."""
         self._store = store
+        self._clock = clock
         self._wanted = wanted
         self._is_unknown = False  # storage failed, and the outcome is being read
         self._pending: asyncio.Task[list[T]] | None = None  # a change that no client waits for any more
@@ -100,11 +102,12 @@ class OutcomeResolver(Generic[T]):
     async def _decide(self, wanted: Wanted, failure: Failure, failed: asyncio.Future[Failure] | None) -> None:
         """Tells the client when it has waited long enough. Raises if the change did not take place."""
 
-        def tell() -> None:
+        async def tell() -> None:
+            await self._clock.sleep(limits.UNDECIDED_SECONDS_MAX)
             if failed is not None and not failed.done():
                 failed.set_result(failure)
 
-        timer = asyncio.get_running_loop().call_later(limits.UNDECIDED_SECONDS_MAX, tell)
+        timer = asyncio.create_task(tell())
         self._is_unknown = True
         try:
             await self._find_out(wanted)
@@ -130,6 +133,6 @@ class OutcomeResolver(Generic[T]):
                 stored = await self._store.write(lambda txn: txn.get_many(list(wanted)), is_freeing=True)
                 break
             except Failure:
-                await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
+                await self._clock.sleep(limits.RESHAPE_POLL_SECONDS)
         if stored != list(wanted.values()):
             raise Failure(Kind.UNAVAILABLE, "Storage failed, and nothing was changed. Check the disk, then try again.")

@@ -195,8 +195,8 @@ class Reshaper:
 
     async def grown(self, container: Container) -> None:
         """Wait until there are as many ranges as are wanted."""
-        while self.is_growing(container) and not container.is_retired:  # noqa: ASYNC110 - rare, and short
-            await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
+        while self.is_growing(container) and not container.is_retired:
+            await self._registry.clock.sleep(limits.RESHAPE_POLL_SECONDS)
 
     # Step by step.
 

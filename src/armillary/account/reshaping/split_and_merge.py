@@ -102,7 +102,7 @@ class Reshape:
                 # A full disk or the like: writers get the error; the reshape waits.
                 self.waits_for = failure.message
                 log.warning("a reshape of %s waits: %s", self.container.link, failure.message)
-                await asyncio.sleep(limits.RESHAPE_RETRY_SECONDS)
+                await self._registry.clock.sleep(limits.RESHAPE_RETRY_SECONDS)
                 self.waits_for = None
 
     async def _attempt(self) -> None:
@@ -122,7 +122,7 @@ class Reshape:
     async def _wait_for_rules(self) -> None:
         while self.container.is_restating:
             self.waits_for = "The container's items are being brought under new rules."
-            await asyncio.sleep(limits.RESHAPE_POLL_SECONDS)
+            await self._registry.clock.sleep(limits.RESHAPE_POLL_SECONDS)
         self.waits_for = None
 
     async def _rest_in_copy(self) -> None:
@@ -176,7 +176,7 @@ class Reshape:
         finally:
             self._release()
         behind = self._transfer.behind()
-        await asyncio.sleep(limits.BRAKE_OPEN_SECONDS)  # all that waited are served before the next hold
+        await self._registry.clock.sleep(limits.BRAKE_OPEN_SECONDS)  # all that waited are served before the next hold
         self._written_meanwhile = self._transfer.behind() - behind
 
     # Cutting over.

@@ -7,7 +7,6 @@ log lines and the answers that a program which tries can cause.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 from collections import OrderedDict
 
@@ -31,7 +30,7 @@ class SignInThrottle:
         if wait_s is None:
             return False
         if wait_s > 0:
-            await asyncio.sleep(wait_s)
+            await self._clock.sleep(wait_s)
         return True
 
     def count(self, address: str) -> None:

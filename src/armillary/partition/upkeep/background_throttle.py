@@ -66,5 +66,5 @@ class Throttle:
         others_s = elapsed_s() - now_s
         if others_s > limits.COPY_SLICE_SECONDS / 8:
             # Requests are waiting: some arrived during the slice, and more while these were answered.
-            await asyncio.sleep(limits.COPY_SLICE_SECONDS)
+            await self._clock.sleep(limits.COPY_SLICE_SECONDS)
         self._begun_s = elapsed_s()
