@@ -52,6 +52,23 @@ class Kind(Enum):
     INTERNAL = auto()
 
 
+class Reason(Enum):
+    """What happened, more precisely than its kind, where a protocol has a code or a text of its own for it. A Failure
+    carries it as `details["reason"]`; the door of that protocol maps it, and others answer by the kind."""
+
+    CLIENT_MERGES = auto()  # a query over several partitions, of which the client must merge the parts
+    CROSS_PARTITION_OFF = auto()  # the client has not enabled queries over several partitions
+    HELD_TOO_MUCH = auto()  # one step of a traversal reads more than may be held in memory
+    HISTORY_LOST = auto()  # events after the position to resume from are no longer kept
+    POSITION_LOST = auto()  # the item that a tailing read stands at was evicted
+    PARALLEL_ARRAYS = auto()  # an index over two arrays of one document
+    HASHED_ARRAY = auto()  # a hashed index over an array
+    SNAPSHOT_UNAVAILABLE = auto()  # the rules of the container changed after the snapshot of the transaction
+    TRANSACTION_ELSEWHERE = auto()  # an operation outside the one logical partition of its transaction
+    TRANSACTION_TOO_LARGE = auto()
+    WRITE_CONFLICT = auto()  # another write changed what the transaction has read or changes
+
+
 class Failure(Exception):
     """A refusal with a kind. The message says what happened, to what, and what to do."""
 

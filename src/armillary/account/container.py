@@ -142,11 +142,11 @@ class Container:
 
     # Keys.
 
-    def parse_key(self, header: str | bytes) -> Key:
-        """A partition key as the SQL protocol writes it. For fixed containers every form of "none" is the one key."""
+    def parse_key(self, given: str | bytes) -> Key:
+        """A partition key as JSON: the list of its parts. For fixed containers every form of "none" is the one key."""
         if self.key is not None:
-            return self.key.parse_header(header)
-        text = header if isinstance(header, str) else header.decode("latin-1")
+            return self.key.parse_header(given)
+        text = given if isinstance(given, str) else given.decode("latin-1")
         if text.replace(" ", "") in ("[]", "[{}]", "[null]"):
             return NO_KEY
         raise Failure(

@@ -8,9 +8,9 @@ decides which clients may make them; the door that a request came through says h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from armillary import audit
 from armillary.account.catalog.records import Record
@@ -55,7 +55,7 @@ class FaultRule:
     seed: int = 0
     # What happens to them.
     kind: Kind | None = None  # None: they are only delayed
-    sub_status: int | None = None  # where the kind alone does not say it
+    details: Mapping[str, Any] = field(default_factory=dict)  # of the failure, where the kind alone does not say it
     retry_after_ms: int | None = None
     delay_ms: int = 0
     is_after: bool = False  # a write is carried out, and its answer lost
@@ -101,9 +101,8 @@ class FaultRule:
     def failure(self) -> Failure | None:
         if self.kind is None:
             return None
-        details = {} if self.sub_status is None else {"sub_status": self.sub_status}
         message = f"Fault rule {self.id} asked for this failure."
-        return Failure(self.kind, message, retry_after_ms=self.retry_after_ms, details=details)
+        return Failure(self.kind, message, retry_after_ms=self.retry_after_ms, details=self.details)
 
     def _stretch(self, container: FaultTarget) -> tuple[bytes, bytes] | None:
         rid = container.record.rid

@@ -199,11 +199,6 @@ def query_page_ru(work: QueryWork, factor: int = 1) -> float:
     )
 
 
-def render_charge(charge_ru: float) -> bytes:
-    """`x-ms-request-charge`: at most two decimals, no trailing zeros."""
-    return f"{charge_ru:.2f}".rstrip("0").rstrip(".").encode("ascii")
-
-
 def apportion(total: int, weights: Sequence[float]) -> list[int]:
     """Divide a whole number into whole parts that add up to it, as near to the weights as possible."""
     weight = sum(weights)

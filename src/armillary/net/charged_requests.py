@@ -14,7 +14,7 @@ from armillary.account.account import Account
 from armillary.account.throughput.charge_explanations import explain_metadata
 from armillary.clock import Clock
 from armillary.errors import Kind
-from armillary.model.charges import Part, render_charge
+from armillary.model.charges import Part
 from armillary.net.http import Request
 
 HeaderList = list[tuple[bytes, bytes]]
@@ -29,6 +29,11 @@ KIND_OF_STATUS: Final = {
     415: Kind.UNSUPPORTED_MEDIA,
     503: Kind.UNAVAILABLE,
 }
+
+
+def render_charge(charge_ru: float) -> bytes:
+    """`x-ms-request-charge`: at most two decimals, no trailing zeros."""
+    return f"{charge_ru:.2f}".rstrip("0").rstrip(".").encode("ascii")
 
 
 class ChargedCall:

@@ -15,7 +15,7 @@ from armillary.account.check import check_account
 from armillary.account.collections import document_operations, indexes
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.languages.mongo.indexes.index_definitions import read_definition
 from armillary.model.bson.bson_values import decode, encode
 from armillary.model.key_values import Key
@@ -124,7 +124,7 @@ async def test_parallel_arrays_stand_against_an_index(shop: Shop) -> None:
     await shop.insert(container, {"_id": 1, "a": [1, 2], "b": [3, 4]})
     with pytest.raises(Failure) as caught:
         await shop.index(container, {"a": 1, "b": 1})
-    assert caught.value.details["code"] == 171
+    assert caught.value.details["reason"] is Reason.PARALLEL_ARRAYS
     assert len(indexes.definitions(container)) == 1
 
 

@@ -22,7 +22,7 @@ from armillary.account.queries import item_pages
 from armillary.account.throughput.provisioning import Throughput
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import SystemClock
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.languages.mongo.indexes.index_definitions import read_definition
 from armillary.languages.mongo.indexes.key_conditions import usable_condition
 from armillary.model.bson.bson_values import decode, encode
@@ -99,16 +99,16 @@ async def test_the_first_writer_wins(shop: Shop) -> None:
     await set_n(first.within(container, Key(())), (), 1, 1)
     with pytest.raises(Failure) as caught:
         await set_n(second.within(container, Key(())), (), 1, 2)
-    assert caught.value.details["code"] == 112
+    assert caught.value.details["reason"] is Reason.WRITE_CONFLICT
     await set_n(second.within(container, Key(())), (), 2, 2)
     await set_n(container, (), 3, 3)
     with pytest.raises(Failure) as caught:
         await set_n(first.within(container, Key(())), (), 3, 4)
-    assert caught.value.details["code"] == 112
+    assert caught.value.details["reason"] is Reason.WRITE_CONFLICT
     await second.commit()
     with pytest.raises(Failure) as caught:
         await first.commit()
-    assert caught.value.details["code"] == 112 and not first.is_open
+    assert caught.value.details["reason"] is Reason.WRITE_CONFLICT and not first.is_open
     assert await seen(shop.account, container, ()) == {0: 0, 1: 0, 2: 2, 3: 3, 4: 0}
     third = await Transaction.begin(container, Key(()), shop.clock)
     await put(third.within(container, Key(())), shop.clock, {"_id": 9, "n": 1})
@@ -130,7 +130,7 @@ async def test_a_transaction_is_about_one_key_of_one_collection(shop: Shop) -> N
     for refused in (Key(("p2",)), None):
         with pytest.raises(Failure) as caught:
             transaction.within(container, refused)
-        assert caught.value.details["code"] == 263
+        assert caught.value.details["reason"] is Reason.TRANSACTION_ELSEWHERE
     for number in range(2, 20):
         with pytest.raises(Failure):
             await set_n(inside, (f"p{number}",), number, 1)
@@ -160,7 +160,7 @@ async def test_new_rules_end_a_transaction(shop: Shop) -> None:
     await indexes.create_indexes(shop.account, container, [read_definition({"key": {"n": 1}, "name": "n_1"})])
     with pytest.raises(Failure) as caught:
         transaction.within(container, Key(()))
-    assert caught.value.details["code"] == 246
+    assert caught.value.details["reason"] is Reason.SNAPSHOT_UNAVAILABLE
     await transaction.abort()
 
 
@@ -192,7 +192,7 @@ async def test_random_transfers_keep_their_sum(tmp_path: Path, seed: int) -> Non
                     running.remove(transaction)
                     await transaction.commit()
             except Failure as failure:
-                if failure.details.get("code") != 112:
+                if failure.details.get("reason") is not Reason.WRITE_CONFLICT:
                     raise
                 conflicts += 1
                 if transaction in running:

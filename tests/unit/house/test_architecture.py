@@ -200,6 +200,38 @@ def test_modules_do_not_import_in_circles() -> None:
     assert not CYCLES_ALLOWED - found, "an exception that is no longer needed"
 
 
+# What runs in a simulation: its time comes from the clock that it is handed. `asyncio.sleep(0)` is a turn of the event
+# loop and takes no time.
+SIMULATED = ("account", "languages", "model", "partition", "query", "scripts", "storage")
+REAL_SLEEP = re.compile(r"\basyncio\.sleep\((?!0\))|\btime\.sleep\(|from (?:asyncio|time) import .*\bsleep\b")
+
+
+def test_what_is_simulated_sleeps_by_its_clock() -> None:
+    found = {
+        name_of(module): REAL_SLEEP.findall(text_of(module))
+        for package in SIMULATED
+        for module in (SOURCE / package).rglob("*.py")
+    }
+    assert not {name: calls for name, calls in found.items() if calls}, "use `await clock.sleep(seconds)`"
+
+
+# Notions of one protocol: MongoDB's and Gremlin's codes, sub-statuses and headers of the SQL protocol. Doors make them
+# of a failure's kind and reason (`errors.py`); errors of a language's own are made in `languages`.
+WITHOUT_PROTOCOLS = ("account", "model", "partition", "query", "storage")
+OF_A_PROTOCOL = re.compile(
+    r"[\"'](?:code|labels)[\"']|\bcode=|sub_?status|status_code|x-ms-|languages\.mongo\.errors\b"
+)
+
+
+def test_codes_and_headers_of_protocols_are_the_doors() -> None:
+    found = {
+        name_of(module): OF_A_PROTOCOL.findall(text_of(module))
+        for package in WITHOUT_PROTOCOLS
+        for module in (SOURCE / package).rglob("*.py")
+    }
+    assert not {name: words for name, words in found.items() if words}, "give the failure a `Reason`"
+
+
 # Words that stand where the name of a mechanism should: the writer, a reader, the client, the catalog.
 VAGUE = re.compile(r"\b(?:who(?:m|so)?ever|nobody|somebody|everybody|anybody|the articles|routers?)\b", re.IGNORECASE)
 ROOT = SOURCE.parents[1]

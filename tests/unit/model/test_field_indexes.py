@@ -11,7 +11,7 @@ from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from support.bson_documents import NUMBERS, random_document, random_value
 
-from armillary.errors import Failure
+from armillary.errors import Failure, Reason
 from armillary.languages.mongo.sort_keys import compile_sort
 from armillary.model.bson.bson_order import class_bounds, inverted, order_bytes, order_class
 from armillary.model.bson.bson_values import order_key
@@ -80,7 +80,7 @@ def test_arrays_have_a_key_for_each_element() -> None:
     assert len(terms(inner, {"a": [{"b": 1, "c": 2}, {"b": 3}, 5]})) == 3
     with pytest.raises(Failure) as caught:
         an_index({"a": 1, "b": 1}).terms({"a": [1], "b": [2]})
-    assert caught.value.details["code"] == 171
+    assert caught.value.details["reason"] is Reason.PARALLEL_ARRAYS
 
 
 def test_sparse_and_partial_indexes_leave_documents_out() -> None:

@@ -50,7 +50,7 @@ class Positions(NamedTuple):
         if len(stretches) > limits.CHANGE_STRETCHES_MAX:
             raise bad_request(
                 f"A change feed over more than {limits.CHANGE_STRETCHES_MAX} partitions does not fit one position. "
-                "Read it by partition key ranges (x-ms-documentdb-partitionkeyrangeid), as clients do."
+                "Read it by partition key ranges, as clients do."
             )
         parts = [bytes([_VERSION]), _sized(self.stretches[0].low)]
         for each_low, _, lsn in stretches:

@@ -12,12 +12,11 @@ from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.collation import key_function, parse_collation
-from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matcher_cache import cached_matcher
 from armillary.languages.mongo.filters.matching import compile_filter
-from armillary.languages.mongo.updates.updates import check_immutable
-from armillary.languages.mongo.validation.validation_errors import details
+from armillary.languages.mongo.updates.updates import check_immutable, immutable_refused
+from armillary.languages.mongo.validation.validation_errors import validation_failed
 from armillary.model.bson.bson_json import field_name
 from armillary.model.bson.bson_values import MISSING, Document, decode
 
@@ -74,7 +73,7 @@ def check_shard_field(before: Document, after: Document, field: str) -> None:
     """Refuse a change of a field of the shard key."""
     check_immutable(before, after, field)
     if value_at(before, field) is MISSING and value_at(after, field) is not MISSING:
-        raise refusal(66, f"Performing an update on the path '{field}' would modify the immutable field '{field}'")
+        raise immutable_refused(field)
 
 
 # The validator.
@@ -110,15 +109,6 @@ def validator_of(container: Container) -> Check | None:
     def check(document: Document, before: Document | None) -> None:
         if matches(document) or (level == "moderate" and before is not None and not matches(before)):
             return
-        raise refusal(
-            121,
-            "Document failed validation",
-            fields={
-                "errInfo": {
-                    "failingDocumentId": document.get("_id"),
-                    "details": details(given, document, context),
-                }
-            },
-        )
+        raise validation_failed(given, document, context)
 
     return check

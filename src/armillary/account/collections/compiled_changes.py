@@ -15,13 +15,12 @@ from armillary.account.collections import collection_rules, indexes
 from armillary.account.collections.collection_rules import Check, dice
 from armillary.account.container import Container
 from armillary.languages.mongo.collation import key_function, parse_collation
-from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expression_context import CLUSTER_TIME, Context
 from armillary.languages.mongo.filters.matcher_cache import cached_matcher
 from armillary.languages.mongo.filters.matching import Matcher, compile_filter
 from armillary.languages.mongo.pipeline import compile_transform
 from armillary.languages.mongo.projection import compile_projection
-from armillary.languages.mongo.updates.updates import Update, check_immutable, compile_update
+from armillary.languages.mongo.updates.updates import Update, check_immutable, check_replacement_names, compile_update
 from armillary.languages.mongo.updates.upserts import id_first
 from armillary.model.bson.bson_values import Document, encode, is_identical
 from armillary.partition.document_changes import Changed, ChangeStatement, CompiledChange
@@ -182,8 +181,8 @@ def merge_change(
         after = merged(existing)
         if after is existing:
             return Changed(existing)
-        if is_replacing and any(name.startswith("$") for name in after):
-            raise refusal(52, "The dollar ($) prefixed field is not allowed in the context of a replacement")
+        if is_replacing:
+            check_replacement_names(after)
         after = id_first({"_id": existing["_id"], **after} if "_id" not in after else after)
         check_immutable(existing, after, "_id")
         for field in fields:

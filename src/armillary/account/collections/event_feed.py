@@ -15,7 +15,7 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.container_state import ContainerState
 from armillary.account.container import Container
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.model import documents, layout
 from armillary.model.encoding import unpack_header
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
@@ -24,7 +24,6 @@ from armillary.partition.history.change_stream_events import Event
 from armillary.partition.partition import Partition
 from armillary.storage.engine import View
 
-HISTORY_LOST = 286
 INSERT, UPDATE, REPLACE = change_stream_events.INSERT, change_stream_events.UPDATE, change_stream_events.REPLACE
 
 DocumentEvent: TypeAlias = Event  # one change of one document
@@ -178,7 +177,7 @@ def lost() -> Failure:
     return Failure(
         Kind.BAD_REQUEST,
         "Resume of change stream was not possible, as the resume point may no longer be kept.",
-        details={"code": HISTORY_LOST, "labels": ("NonResumableChangeStreamError",)},
+        details={"reason": Reason.HISTORY_LOST},
     )
 
 

@@ -15,9 +15,8 @@ from armillary.account.catalog.container_state import Body, ContainerState, Inde
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.errors import Failure
-from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.text_search import TextIndex, text_index_of
-from armillary.languages.mongo.indexes.index_definitions import CANNOT_CREATE, ID_DEFINITION, added
+from armillary.languages.mongo.indexes.index_definitions import ID_DEFINITION, added, cannot_create
 from armillary.model.bson.bson_json import field_name
 from armillary.model.bson.bson_values import Document, shell_text
 
@@ -94,7 +93,7 @@ def _entries(container: Container, new: Sequence[Document]) -> list[IndexState]:
         if each.get("unique"):
             free = [number for number in range(FIRST_SLOT, LAST_SLOT + 1) if number not in taken]
             if not free:
-                raise refusal(CANNOT_CREATE, f"A collection has at most {LAST_SLOT - FIRST_SLOT + 1} unique indexes.")
+                raise cannot_create(f"A collection has at most {LAST_SLOT - FIRST_SLOT + 1} unique indexes.")
             slot = free[0]
             taken.add(slot)
         entries.append(IndexState.of(each, slot))
@@ -108,9 +107,8 @@ def _check_unique(container: Container, definition: Document) -> None:
     shard_key = {".".join([field_name(steps[0]) or "_id", *steps[1:]]): 1.0 for steps in container.key.steps}
     if not set(shard_key) <= set(definition["key"]):
         key = {path: float(value) if isinstance(value, int) else value for path, value in definition["key"].items()}
-        raise refusal(
-            CANNOT_CREATE,
-            f"cannot create unique index over {shell_text(key)} with shard key pattern {shell_text(shard_key)}",
+        raise cannot_create(
+            f"cannot create unique index over {shell_text(key)} with shard key pattern {shell_text(shard_key)}"
         )
 
 

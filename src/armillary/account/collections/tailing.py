@@ -12,7 +12,7 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.account.visits import visits
 from armillary.account.visits.visits import Visit
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.model import charges, layout
 from armillary.model.documents import bson_bytes
 from armillary.model.encoding import unpack_header
@@ -20,7 +20,6 @@ from armillary.partition.partition import Partition
 from armillary.storage.engine import View
 
 BEGINNING = 0
-POSITION_LOST = 136
 _PORTION = 500  # items read at a time
 _NUMBER_MAX = (1 << 64) - 1
 
@@ -69,7 +68,7 @@ class Tail(Visit[Tailed]):
                 Kind.BAD_REQUEST,
                 "CollectionScan died due to position in capped collection being deleted. "
                 f"Last seen record id: RecordId({self.number})",
-                details={"code": POSITION_LOST},
+                details={"reason": Reason.POSITION_LOST},
             )
         return _portion(view, layout.item_key(self.number + 1), end)
 

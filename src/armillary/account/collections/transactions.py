@@ -16,15 +16,13 @@ from armillary.account.container import Container
 from armillary.account.visits import visits
 from armillary.account.visits.write_visits import WriteMany, item_lsn, write_conflict
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.model.keys import Key
 from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Verb
 from armillary.partition.partition import Done, Guard, Partition
 from armillary.partition.writing.write_refusals import too_many_changes
 from armillary.storage.forked import ForkedStore
-
-ELSEWHERE, SNAPSHOT_GONE = 263, 246
 
 
 class _Fork(Partition):
@@ -135,7 +133,7 @@ class Transaction:
             raise Failure(
                 Kind.RETRY_WITH,
                 "Unable to read from a snapshot due to pending collection catalog changes; please retry the operation.",
-                details={"code": SNAPSHOT_GONE},
+                details={"reason": Reason.SNAPSHOT_UNAVAILABLE},
             )
         return self._inside
 
@@ -175,5 +173,5 @@ def elsewhere() -> Failure:
         Kind.BAD_REQUEST,
         "A transaction is about one collection, and in a sharded one about one value of the shard key, which every "
         "command must name.",
-        details={"code": ELSEWHERE},
+        details={"reason": Reason.TRANSACTION_ELSEWHERE},
     )

@@ -20,7 +20,7 @@ from armillary.account.visits import visits
 from armillary.account.visits.read_visits import ReadItem
 from armillary.account.visits.visits import Visit
 from armillary.clock import Clock
-from armillary.errors import computed_too_large
+from armillary.errors import Reason, computed_too_large
 from armillary.model import charges, documents, layout
 from armillary.model.charges import QueryWork
 from armillary.model.encoding import encode_term, unpack_header
@@ -366,7 +366,7 @@ async def _read_naming(
         if len(found) > limits.GREMLIN_HELD_MAX:
             raise computed_too_large(
                 f"One step reads more than {limits.GREMLIN_HELD_MAX} edges at once. Filter or limit() before it.",
-                x_ms_status_code=1003,
+                reason=Reason.HELD_TOO_MUCH,
             )
     return found
 

@@ -18,7 +18,7 @@ from armillary.account.container import Container
 from armillary.account.queries.partition_slices import Slice, count_work, out_of_time, rows_without_items
 from armillary.account.queries.split_pages import SplitMerge
 from armillary.account.visits.page_walk import FeedOptions, PageWalk, SliceEnd
-from armillary.errors import Failure, Kind, bad_request
+from armillary.errors import Failure, Kind, Reason, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.planning.hybrid_search import is_component
 from armillary.languages.sql.planning.partition_queries import is_bare_aggregate
@@ -40,16 +40,6 @@ from armillary.query.ordering import check_order
 from armillary.query.page import START, Counters, Page, Position, Progress
 from armillary.query.row_json import dump_large
 from armillary.query.selection import Selection
-
-CROSS_PARTITION_OFF = (
-    "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, "
-    "specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
-)
-_CLIENT_MERGES = (
-    "The provided cross partition query can not be directly served by the gateway. This is a first chance (internal) "
-    "exception that all newer clients will know how to handle gracefully. This exception is traced, but unless you see "
-    "it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message."
-)
 
 
 @dataclass(slots=True)
@@ -82,13 +72,20 @@ async def query(
     if bound.has_source:
         walk.confine(bound.condition)
         if not options.is_cross_partition_allowed and not walk.is_confined:
-            raise bad_request(CROSS_PARTITION_OFF)
+            raise bad_request(
+                "The query needs several partitions, and the request does not allow that.",
+                reason=Reason.CROSS_PARTITION_OFF,
+            )
         if walk.is_for_clients or (walk.has_several and is_bare_aggregate(bound)):
             plan = query_plan(bound, container.key)
             # A client that does not know the newest range has an old map, and reads it anew before it asks each range.
             newest = container.partitions[max(container.partitions)]
             place = {"range_id": newest.range.id, "lsn": newest.lsn, "container": container}
-            raise Failure(Kind.CROSS_PARTITION, _CLIENT_MERGES, details={"plan": plan, **place})
+            raise Failure(
+                Kind.CROSS_PARTITION,
+                "The client must merge the parts of this query.",
+                details={"reason": Reason.CLIENT_MERGES, "plan": plan, **place},
+            )
         # As the service's pages of queries are: a client then makes as many requests here as there.
         walk.is_page_of_one = True
         await walk.run("query", faults_max=1)

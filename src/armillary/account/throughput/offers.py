@@ -79,7 +79,7 @@ def _minimum(account: Account, offer: Record, wanted: Throughput) -> Minimum:
 async def replace_offer(
     account: Account, offer: Record, wanted: Any, *, to_autoscale: bool, to_manual: bool, if_match: str | None
 ) -> Record:
-    """Replace an offer as a client's document says, or its headers: those that change between manual and autoscale
+    """Replace an offer as a client's document says, or its options: those that change between manual and autoscale
     carry no number."""
     async with account.control:
         present = provisioning.throughput_of(offer.body)

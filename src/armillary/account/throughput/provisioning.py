@@ -74,7 +74,7 @@ class Throughput:
 
 
 def parse_autopilot(settings: Any) -> Throughput:
-    """The JSON of `x-ms-cosmos-offer-autopilot-settings`, or of an offer's `offerAutopilotSettings`."""
+    """Autoscale settings as JSON: an offer's `offerAutopilotSettings`, or those of a request that creates it."""
     if not isinstance(settings, dict):
         raise bad_request("The autoscale settings must be a JSON object with 'maxThroughput'.")
     max_ru = settings.get("maxThroughput")
@@ -129,7 +129,7 @@ def throughput_of(offer: Body) -> Throughput:
 
 
 def changed_throughput(present: Throughput, wanted: Any, *, to_autoscale: bool, to_manual: bool) -> Throughput:
-    """What a replacing offer document asks for, with the two migration headers."""
+    """What a replacing offer document asks for, or one of the two changes between manual and autoscale."""
     if to_autoscale and to_manual:
         raise bad_request("An offer cannot be migrated to autoscale and to manual throughput at once.")
     if to_autoscale:

@@ -18,7 +18,7 @@ from armillary.account.visits.patch_conditions import compiled, with_conditions
 from armillary.account.visits.read_visits import Answer
 from armillary.account.visits.visits import Session, Visit, check_session
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.model import charges, documents, layout
 from armillary.model.encoding import lsn_of
 from armillary.model.keys import Key
@@ -31,7 +31,6 @@ from armillary.partition.upkeep.background_throttle import Slice
 from armillary.storage.engine import View
 
 DELETE_BY_KEY_RU = 1.0  # and what the deletes cost
-WRITE_CONFLICT = 112
 NOT_RUN = "Not executed because another operation of the batch failed."
 _PASSING = (Kind.NOT_FOUND, Kind.RANGE_BUSY)  # another client deleted it, or it is to be tried again
 
@@ -285,7 +284,7 @@ def write_conflict() -> Failure:
         Kind.RETRY_WITH,
         "Write conflict during plan execution and yielding is disabled. Please retry your operation or multi-document "
         "transaction.",
-        details={"code": WRITE_CONFLICT},
+        details={"reason": Reason.WRITE_CONFLICT},
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.languages.gremlin.values.typed_values import Long
 
 
@@ -52,9 +52,13 @@ ROWS: Final[dict[Kind, Row]] = {
 }
 
 
+CODES_OF_REASONS: Final[dict[Reason, int]] = {Reason.HELD_TOO_MUCH: 1003}
+
+
 def status_of(failure: Failure) -> tuple[int, int]:
     row = ROWS[failure.kind]
-    return failure.details.get("status", row.status), failure.details.get("x_ms_status_code", row.code)
+    code = CODES_OF_REASONS.get(failure.details["reason"], row.code) if "reason" in failure.details else row.code
+    return failure.details.get("status", row.status), failure.details.get("x_ms_status_code", code)
 
 
 def text_of(failure: Failure, activity_id: str) -> str:

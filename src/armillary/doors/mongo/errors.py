@@ -1,9 +1,11 @@
 """What the MongoDB door answers when something goes wrong: a total table from Kind to code, and the one function that
-makes the document of a Failure. The language's own refusals bring their code along (`languages/mongo/errors.py`).
+makes the document of a Failure. A `Reason` has a code of its own, and the language's refusals bring theirs along
+(`languages/mongo/errors.py`).
 
 What a Failure's `details` may carry for this door:
 
-    code     int        in place of the table's
+    reason   Reason     whose code stands in place of its kind's
+    code     int        in place of the tables'
     labels   tuple      errorLabels
     fields   document   further fields, such as keyPattern and keyValue
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.languages.mongo.errors import code_name
 from armillary.model.bson.bson_values import Document
 
@@ -52,12 +54,23 @@ CODES: Final[dict[Kind, int]] = {
     Kind.INTERNAL: 1,
 }
 
+CODES_OF_REASONS: Final[dict[Reason, int]] = {
+    Reason.HASHED_ARRAY: 16766,
+    Reason.HISTORY_LOST: 286,
+    Reason.PARALLEL_ARRAYS: 171,
+    Reason.POSITION_LOST: 136,
+    Reason.SNAPSHOT_UNAVAILABLE: 246,
+    Reason.TRANSACTION_ELSEWHERE: 263,
+    Reason.TRANSACTION_TOO_LARGE: 257,
+    Reason.WRITE_CONFLICT: 112,
+}
+_LABELS_OF_REASONS: Final[dict[Reason, str]] = {Reason.HISTORY_LOST: "NonResumableChangeStreamError"}
+
 RETRYABLE: Final = frozenset((6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436))
 # Drivers take these for a change of the topology, unless the answer has the same topologyVersion.
 STATE_CHANGES: Final = frozenset((91, 189, 10107, 10058, 11600, 11602, 13435, 13436))
 # A change stream that fails with one of these can be resumed.
 RESUMABLE: Final = RETRYABLE | {63, 133, 150, 234, 13388}
-_TRANSACTION_TOO_LARGE: Final = 257
 _TRANSIENT: Final = frozenset((24, 112, 246, 251, 267))
 _THROTTLED: Final = (
     "Error=16500, RetryAfterMs={}, Details='Response status code does not indicate success: TooManyRequests (429); "
@@ -69,13 +82,16 @@ _THROTTLED: Final = (
 def ends_command(failure: Failure) -> bool:
     """Whether a statement that fails so ends its whole command: the client is to send it again, or has gone, or its
     transaction cannot go on."""
-    code = code_of(failure)
-    return failure.kind in (Kind.DROPPED, Kind.TIMED_OUT) or code in RETRYABLE or code == _TRANSACTION_TOO_LARGE
+    is_too_large = failure.details.get("reason") is Reason.TRANSACTION_TOO_LARGE
+    return failure.kind in (Kind.DROPPED, Kind.TIMED_OUT) or is_too_large or code_of(failure) in RETRYABLE
 
 
 def code_of(failure: Failure) -> int:
     code = failure.details.get("code")
-    return code if isinstance(code, int) else CODES[failure.kind]
+    if isinstance(code, int):
+        return code
+    reason = failure.details.get("reason")
+    return CODES[failure.kind] if reason is None else CODES_OF_REASONS.get(reason, CODES[failure.kind])
 
 
 def message_of(failure: Failure, activity_id: str = "00000000-0000-0000-0000-000000000000") -> str:
@@ -94,10 +110,15 @@ def error_document(failure: Failure, labels: Iterable[str] = ()) -> Document:
         "codeName": code_name(code),
         **failure.details.get("fields", {}),
     }
-    all_labels = [*dict.fromkeys((*failure.details.get("labels", ()), *labels))]
+    all_labels = [*dict.fromkeys((*failure.details.get("labels", ()), *_labels_of_reason(failure), *labels))]
     if all_labels:
         document["errorLabels"] = all_labels
     return document
+
+
+def _labels_of_reason(failure: Failure) -> list[str]:
+    label = _LABELS_OF_REASONS.get(failure.details["reason"]) if "reason" in failure.details else None
+    return [] if label is None else [label]
 
 
 def write_error(failure: Failure, index: int) -> Document:

@@ -1,9 +1,9 @@
 """What the SQL door answers when something goes wrong: a total table from Kind to HTTP status, sub-status and code
-name, and the one function that turns a Failure into a response. The code that raises a
-Failure chooses its Kind.
+name, and the one function that turns a Failure into a response. The code that raises a Failure chooses its Kind.
 
 What a Failure's `details` may carry for this door:
 
+    reason       Reason   whose text of the service replaces the message
     sub_status   int      replaces the row's sub-status (a script's own error, AAD's 5300)
     plan         mapping  a query plan, answered as `additionalErrorInfo` (CROSS_PARTITION)
     errors       list     a query's syntax errors with their locations
@@ -14,12 +14,12 @@ What a Failure's `details` may carry for this door:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from armillary.errors import Failure, Kind
-from armillary.model.charges import render_charge
+from armillary.errors import Failure, Kind, Reason
+from armillary.net.charged_requests import render_charge
 
 
 class Row(NamedTuple):
@@ -66,6 +66,19 @@ ROWS: dict[Kind, Row] = {
 }
 
 
+# The service's texts in place of ours.
+TEXTS_OF_REASONS: Final[dict[Reason, str]] = {
+    Reason.CROSS_PARTITION_OFF: (
+        "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to "
+        "true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
+    ),
+    Reason.CLIENT_MERGES: (
+        "The provided cross partition query can not be directly served by the gateway. This is a first chance "
+        "(internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but "
+        "unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely "
+        "ignore this message."
+    ),
+}
 # Texts of the service that clients look for as a whole; our own words follow after the activity id.
 _SERVICE_TEXTS = {Kind.TOO_LARGE: "Request size is too large"}
 
@@ -102,11 +115,14 @@ def error_body(failure: Failure, activity_id: str) -> bytes:
 def _service_text(failure: Failure, row: Row) -> str:
     if "errors" in failure.details:
         return f"Message: {_dump({'errors': failure.details['errors']}).decode()}"
+    message = failure.message
+    if "reason" in failure.details:
+        message = TEXTS_OF_REASONS.get(failure.details["reason"], message)
     if row.is_listed:
         is_computed = "is_computed" in failure.details
-        text = failure.message if is_computed else _SERVICE_TEXTS.get(failure.kind, failure.message)
+        text = message if is_computed else _SERVICE_TEXTS.get(failure.kind, message)
         return f"Message: {_dump({'Errors': [text]}).decode()}"
-    return failure.message
+    return message
 
 
 def _dump(value: Any) -> bytes:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from armillary.errors import Failure, Kind
-from armillary.model.charges import render_charge
+from armillary.net.charged_requests import render_charge
 
 BAD_INPUT = "One of the input values is invalid."
 # What Azure Storage says in its place.

@@ -18,7 +18,7 @@ from bson.datetime_ms import DatetimeMS
 from bson.dbref import DBRef
 
 from armillary import limits, work
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.model.bson.bson_order import EMPTY_BYTES, NULL_BYTES, inverted, order_bytes
 from armillary.model.bson.bson_values import MISSING, Document, is_number, to_decimal
 
@@ -26,7 +26,6 @@ KEYS_NAME: Final = "keys:"  # begins the index name, which stands in place of a 
 SEVERAL_NAME: Final = "several:"
 SEVERAL_TERM: Final = b"\x01"
 WILDCARD: Final = "$**"
-_PARALLEL_ARRAYS, _HASHED_ARRAYS = 171, 16766
 _DIGEST_MARK: Final = b"\xff"
 _DIRECTIONS: Final = (1, -1, "hashed")
 
@@ -219,7 +218,7 @@ def _expanded(pending: list[tuple[int, Parts, Any]], found: list[Any]) -> list[t
         return [tuple(found)]
     array = waiting[0][2]
     if any(other is not array for _, _, other in waiting):
-        raise Failure(Kind.BAD_REQUEST, "cannot index parallel arrays", details={"code": _PARALLEL_ARRAYS})
+        raise Failure(Kind.BAD_REQUEST, "cannot index parallel arrays", details={"reason": Reason.PARALLEL_ARRAYS})
     if not array:
         for place, rest, _ in waiting:
             found[place] = MISSING if rest else EMPTY
@@ -264,7 +263,7 @@ def _refuse_arrays(document: Document, path: str) -> None:
             raise Failure(
                 Kind.BAD_REQUEST,
                 f"hashed indexes do not currently support array values. Found array at path: {path}",
-                details={"code": _HASHED_ARRAYS},
+                details={"reason": Reason.HASHED_ARRAY},
             )
 
 

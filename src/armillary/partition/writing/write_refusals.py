@@ -6,14 +6,12 @@ operations by key; the last two checks hold independently of it.
 from __future__ import annotations
 
 from armillary import limits
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.model import charges, documents
 from armillary.model.keys import KEY_DIFFERS
 from armillary.model.ranges import KeyRange
 from armillary.partition.operations import Document, Operation
 from armillary.partition.schema import Schema
-
-TRANSACTION_TOO_LARGE = 257  # MongoDB's code for it
 
 
 def taken(item_id: str, charge_ru: float) -> Failure:
@@ -38,7 +36,7 @@ def too_many_changes() -> Failure:
     return Failure(
         Kind.TOO_LARGE,
         f"A transaction changes at most {limits.TRANSACTION_CHANGES_MAX} items. Divide it.",
-        details={"code": TRANSACTION_TOO_LARGE},
+        details={"reason": Reason.TRANSACTION_TOO_LARGE},
     )
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from armillary import limits
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, bad_request
 from armillary.model import layout
 from armillary.model.bson.bson_order import EMPTY_BYTES, inverted, order_bytes
 from armillary.model.bson.bson_values import MISSING
@@ -54,7 +54,7 @@ def field_place(fields: Fields) -> Callable[[Any], bytes]:
         try:
             rows = rows_of(document, paths)
         except Failure:
-            raise Failure(Kind.BAD_REQUEST, _PARALLEL, details={"code": 2}) from None
+            raise bad_request(_PARALLEL) from None
         if len(rows) == 1:
             return _joined(rows[0], flips)
         return min([_joined(row, flips) for row in rows])

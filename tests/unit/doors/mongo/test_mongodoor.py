@@ -15,13 +15,16 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 from support.mongo_house import KEY, READ_KEY, Line, MongoHouse, document_in, frame_of
 
+from armillary.account.collections import event_feed
 from armillary.account.registry import AccountSettings
 from armillary.clock import VirtualClock
+from armillary.doors.gremlin.errors import CODES_OF_REASONS as GREMLIN_CODES
 from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.commands.command_table import COMMANDS
-from armillary.doors.mongo.errors import CODES, error_document
+from armillary.doors.mongo.errors import CODES, CODES_OF_REASONS, error_document
 from armillary.doors.mongo.wire import messages
-from armillary.errors import Failure, Kind
+from armillary.doors.sql.errors import TEXTS_OF_REASONS
+from armillary.errors import Failure, Kind, Reason
 from armillary.languages.mongo.errors import CODE_NAMES
 
 
@@ -45,6 +48,14 @@ async def locked() -> AsyncIterator[MongoHouse]:
 def test_every_kind_has_a_code_with_a_name() -> None:
     assert set(CODES) == set(Kind)
     assert {code for code in CODES.values() if code not in CODE_NAMES} == set()
+
+
+def test_each_reason_has_a_code_or_a_text_in_its_protocol() -> None:
+    tables: tuple[dict[Reason, Any], ...] = (CODES_OF_REASONS, GREMLIN_CODES, TEXTS_OF_REASONS)
+    assert sorted(reason.name for table in tables for reason in table) == sorted(reason.name for reason in Reason)
+    lost = error_document(event_feed.lost())
+    assert (lost["code"], lost["codeName"]) == (286, "ChangeStreamHistoryLost")
+    assert lost["errorLabels"] == ["NonResumableChangeStreamError"]
 
 
 GOLDEN = {

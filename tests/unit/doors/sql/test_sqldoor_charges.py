@@ -17,6 +17,7 @@ from armillary.account.registry import AccountSettings
 from armillary.clock import VirtualClock
 from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
+from armillary.net.charged_requests import render_charge
 from armillary.net.http import Response
 from armillary.storage.memory import MemoryEngine
 
@@ -230,3 +231,9 @@ async def test_what_is_counted_is_what_was_answered(seed: int) -> None:
             parts_of(response)
         assert refused > 0
         assert desk.counted() == desk.answered
+
+
+def test_the_charge_as_a_header() -> None:
+    assert [render_charge(value) for value in (0.0, 1.0, 2.83, 10.0, 100.5, 1 / 3, 1234567.891)] == [
+        b"0", b"1", b"2.83", b"10", b"100.5", b"0.33", b"1234567.89",
+    ]  # fmt: skip

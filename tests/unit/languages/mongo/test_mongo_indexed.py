@@ -17,7 +17,7 @@ from armillary.account.container import Container
 from armillary.account.queries import item_pages
 from armillary.account.queries.sorted_reading import SortedReading
 from armillary.account.visits.page_walk import FeedOptions
-from armillary.errors import Failure
+from armillary.errors import Failure, Reason
 from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter
 from armillary.languages.mongo.indexes.key_conditions import key_condition, usable_condition
@@ -155,7 +155,7 @@ async def try_index(shop: Shop, container: Container, key: dict[str, Any], **opt
     try:
         await shop.index(container, key, **options)
     except Failure as failure:
-        if failure.details["code"] != 171:
+        if failure.details["reason"] is not Reason.PARALLEL_ARRAYS:
             raise
 
 

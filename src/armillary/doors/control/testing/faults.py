@@ -95,7 +95,7 @@ def _parse(fields: Fields) -> FaultRule:
     if status is not None and is_dropped:
         raise bad_request("A fault rule has a 'status' or drops the connection, not both.")
     if status is not None:
-        rule.kind, rule.sub_status = _kind(status, sub_status)
+        rule.kind, rule.details = _kind(status, sub_status)
     elif sub_status is not None:
         raise bad_request("'subStatus' of a fault rule goes with a 'status'.")
     elif is_dropped:
@@ -131,14 +131,14 @@ def _key(given: Any) -> Key | None:
     return _ANY_KEY.parse_header(orjson.dumps(given if isinstance(given, list) else [given]))
 
 
-def _kind(status: int, sub_status: int | None) -> tuple[Kind, int | None]:
+def _kind(status: int, sub_status: int | None) -> tuple[Kind, dict[str, Any]]:
     rows = {sub: kind for (each, sub), kind in _KINDS.items() if each == status}
     if not rows:
         known = ", ".join(dict.fromkeys(str(each) for each, _ in _KINDS))
         raise bad_request(f"'status' of a fault rule is one of {known}, not {status}.")
     if sub_status is None:
-        return next(iter(rows.values())), None
-    return rows.get(sub_status, next(iter(rows.values()))), sub_status
+        return next(iter(rows.values())), {}
+    return rows.get(sub_status, next(iter(rows.values()))), {"sub_status": sub_status}
 
 
 def _to_json(rule: FaultRule) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _to_json(rule: FaultRule) -> dict[str, Any]:
         "probability": rule.probability if rule.probability < 1 else None,
         "seed": rule.seed if rule.probability < 1 else None,
         "status": status,
-        "subStatus": (rule.sub_status if rule.sub_status is not None else sub_status) or None,
+        "subStatus": rule.details.get("sub_status", sub_status) or None,
         "drop": True if rule.kind is Kind.DROPPED else None,
         "retryAfterMs": rule.retry_after_ms,
         "delayMs": rule.delay_ms or None,

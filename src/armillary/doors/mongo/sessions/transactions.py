@@ -17,7 +17,7 @@ from armillary.account.container import Container
 from armillary.account.visits.write_visits import write_conflict
 from armillary.clock import Clock
 from armillary.doors.mongo.errors import code_of
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, Reason
 from armillary.languages.mongo.errors import refusal
 from armillary.model.keys import NO_KEY, Key
 
@@ -75,8 +75,10 @@ class Transaction:
     def check(self, outcomes: Iterable[WriteOutcome | Failure]) -> None:
         """Raise a write conflict: it fails the whole command, and the client retries the transaction."""
         for each in outcomes:
-            if isinstance(each, Failure) and (code_of(each) in _TRANSIENT or code_of(each) == transactions.ELSEWHERE):
-                raise each
+            if isinstance(each, Failure):
+                is_elsewhere = each.details.get("reason") is Reason.TRANSACTION_ELSEWHERE
+                if is_elsewhere or code_of(each) in _TRANSIENT:
+                    raise each
 
     async def commit(self, session_id: bytes, announce: Announce) -> None:
         self._others.discard(self)

@@ -13,11 +13,10 @@ from armillary.doors.sql.access.authorization import check_key
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.headers import SCRIPT_LOGGING, with_log
 from armillary.errors import bad_request
-from armillary.model.charges import render_charge
 from armillary.model.items import parse_document, parse_json
 from armillary.model.keys import KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import parse_patch
-from armillary.net.charged_requests import HeaderList, charge_header
+from armillary.net.charged_requests import HeaderList, charge_header, render_charge
 from armillary.net.http import Response
 
 STATUS = {

@@ -11,12 +11,11 @@ import orjson
 from armillary import limits, work
 from armillary.account.catalog.records import Record, creation_order
 from armillary.account.container import Container
-from armillary.account.queries.item_pages import CROSS_PARTITION_OFF
 from armillary.account.queries.partition_slices import rows_of_values
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.resources.resources import record_content
-from armillary.errors import bad_request
+from armillary.errors import Reason, bad_request
 from armillary.languages.sql.compiling.compile import (
     BoundQuery,
     Computed,
@@ -41,7 +40,7 @@ async def list_resources(call: Call) -> Response:
 async def query_resources(call: Call) -> Response:
     query = await work.run(lambda: parse_query_body(call.body, Context(call.account.clock)))
     if call.route.resource_type == ResourceType.CONFLICT.value and not _is_confined(call):
-        raise bad_request(CROSS_PARTITION_OFF)
+        raise bad_request("The query needs several partitions.", reason=Reason.CROSS_PARTITION_OFF)
     records, owner_rid = _records(call)
     page, continuation = _page(call, records)
     contents = [record_content(call, record) for record in page]

@@ -11,6 +11,7 @@ from bson.int64 import Int64
 from bson.regex import Regex
 
 from armillary import limits
+from armillary.errors import Failure
 from armillary.languages.mongo.collation import parse_collation, whole_collation
 from armillary.languages.mongo.errors import TYPE_MISMATCH, refusal
 from armillary.languages.mongo.expression_context import Context
@@ -65,6 +66,10 @@ _APART: Final = ("partialFilterExpression", "collation", "sparse", "unique")
 _PARTIAL: Final = frozenset("$eq $in $gt $gte $lt $lte $type $geoWithin $geoIntersects".split())
 _PARTIAL_DEPTH_MAX: Final = 4
 _FORGOTTEN: Final = ("ns", "dropDups")
+
+
+def cannot_create(message: str) -> Failure:
+    return refusal(CANNOT_CREATE, message)
 
 
 def default_name(key: Document) -> str:

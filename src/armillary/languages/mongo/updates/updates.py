@@ -72,10 +72,19 @@ def check_immutable(before: Document, after: Document, path: str) -> None:
     """Refuses a change of `_id` or of a field of the shard key."""
     old, new = _value_at(before, split(path)), _value_at(after, split(path))
     if old is not MISSING and not equal(old, new):
-        raise refusal(
-            IMMUTABLE_FIELD,
-            f"Performing an update on the path '{path}' would modify the immutable field '{path}'",
-        )
+        raise immutable_refused(path)
+
+
+def immutable_refused(path: str) -> Failure:
+    return refusal(
+        IMMUTABLE_FIELD, f"Performing an update on the path '{path}' would modify the immutable field '{path}'"
+    )
+
+
+def check_replacement_names(document: Document) -> None:
+    """Refuses names with a dollar in the document that replaces another."""
+    if any(name.startswith("$") for name in document):
+        raise refusal(_DOLLAR_NAME, "The dollar ($) prefixed field is not allowed in the context of a replacement")
 
 
 def _value_at(document: Document, parts: Parts) -> Any:

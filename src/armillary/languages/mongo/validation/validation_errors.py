@@ -10,13 +10,14 @@ from typing import Any, Final
 from bson.regex import Regex
 
 from armillary.errors import Failure
-from armillary.languages.mongo.errors import code_name
+from armillary.languages.mongo.errors import code_name, refusal
 from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import compile_filter, is_operators
 from armillary.languages.mongo.paths import predicate
 from armillary.languages.mongo.validation.schema_errors import schema_details
 from armillary.model.bson.bson_values import MISSING, Document, type_name
 
+_VALIDATION_FAILED: Final = 121
 # The reason for an operator that did not hold, and for one that held under a negation.
 _REASONS: Final = {
     "$exists": ("path does not exist", "path does exist"),
@@ -103,6 +104,12 @@ def _clause(clause: Document, document: Document, context: Context, is_inverted:
             "details": details({name: below}, document, context, is_inverted=not is_inverted),
         }
     return _of_field(name, "$regex" if "$regex" in operand else operator, clause, document, is_inverted)
+
+
+def validation_failed(validator: Document, document: Document, context: Context) -> Failure:
+    """The error of a document that its collection's validator refuses."""
+    found = {"failingDocumentId": document.get("_id"), "details": details(validator, document, context)}
+    return refusal(_VALIDATION_FAILED, "Document failed validation", fields={"errInfo": found})
 
 
 def _expression(clause: Document, document: Document, context: Context, is_inverted: bool) -> Document:
