@@ -10,7 +10,7 @@ import gc
 import uvloop
 
 from armillary.clock import SystemClock
-from armillary.doors.gremlin.client import Client
+from armillary.doors.gremlin.authentication import Client
 from armillary.doors.gremlin.connection import Connection
 from armillary.doors.gremlin.messages import Responder, read_request
 from armillary.languages.gremlin.values.elements import Vertex

@@ -14,8 +14,7 @@ from armillary.account.container import Container
 from armillary.account.registry import AccountSettings
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import Clock, SystemClock
-from armillary.doors.gremlin.authentication import Keys
-from armillary.doors.gremlin.client import Client, Principal
+from armillary.doors.gremlin.authentication import Client, Keys, Principal
 from armillary.doors.gremlin.door import GremlinDoor, GremlinSettings
 from armillary.doors.sql.access.resource_tokens import TokenAuthority
 from armillary.storage.memory import MemoryEngine

@@ -2,7 +2,7 @@
 
 Doors ask it for a database or container, which `registry.py` finds, and call the functions of this package with it:
 `account/items/items.py` for items, `account/queries/item_pages.py` for pages of items and queries, `containers.py`,
-`account/security/permissions.py`, `account/items/scripts.py` and `account/throughput/offers.py` for the rest.
+`account/security/permissions.py`, `account/items/procedures.py` and `account/throughput/offers.py` for the rest.
 """
 
 from __future__ import annotations

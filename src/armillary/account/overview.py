@@ -1,5 +1,5 @@
 """Figures of a container: its partitions with their sizes and charges, and the largest and busiest logical partitions.
-They show whether a partition key was chosen well, and how busy a server is.
+They show whether a partition key was chosen well, and how busy a server is. Also the texts about usage and quotas.
 
 Reads what `partition/` keeps anyway: heads, sizes and meters. Access control and rendering are the doors' part.
 """
@@ -11,11 +11,13 @@ from heapq import heappush, heapreplace
 from typing import NamedTuple
 
 from armillary import limits
+from armillary.account.catalog.catalog import Catalog
 from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.model import layout
 from armillary.model.layout import LogicalSize, unpack_size
 from armillary.model.ranges import KeyRange
+from armillary.model.resources import ResourceType
 from armillary.partition.budget import HUNDREDTHS
 from armillary.partition.meter import Totals
 from armillary.partition.partition import Partition
@@ -133,3 +135,28 @@ def _look(
         elif entry > heap[0]:
             heapreplace(heap, entry)
     return None, seen
+
+
+class Quotas(NamedTuple):
+    """What a container uses of what it may have, in the words of the service: answers to clients carry these texts, and
+    post-triggers may ask for them."""
+
+    usage: str
+    quota: str
+
+
+def quotas_of(catalog: Catalog, container: Container) -> Quotas:
+    heads = [partition.head for partition in container.partitions.values()]
+    size_kb = sum(head.size_bytes for head in heads) // limits.KB
+    count = sum(head.item_count for head in heads)
+    functions, procedures, triggers = [
+        len(catalog.children(each, container.record.rid))
+        for each in (ResourceType.FUNCTION, ResourceType.PROCEDURE, ResourceType.TRIGGER)
+    ]
+    quota_kb = len(heads) * limits.PARTITION_QUOTA_BYTES // limits.KB
+    return Quotas(
+        usage=f"functions={functions};storedProcedures={procedures};triggers={triggers};documentSize=0;"
+        f"documentsSize={size_kb};documentsCount={count};collectionSize={size_kb};",
+        quota=f"functions=50;storedProcedures=100;triggers=25;documentSize={limits.ITEM_BYTES_MAX // limits.KB};"
+        f"documentsSize={quota_kb};documentsCount=-1;collectionSize={quota_kb};",
+    )

@@ -17,8 +17,8 @@ from armillary.errors import Failure, bad_request
 from armillary.storage.private import private_umask
 from armillary.tools.commands import arguments as server_commands
 from armillary.tools.options import Option
+from armillary.tools.screen import printable
 from armillary.tools.settings import OPTIONS, Settings, resolve
-from armillary.tools.terminal import printable
 from armillary.tools.transfer import arguments as transfers
 
 REFUSED = 2

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from armillary.tools.terminal import json_line, one_line
+from armillary.tools.screen import json_line, one_line
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _FURTHER: Final = "\n    "  # before every line of a record but the first

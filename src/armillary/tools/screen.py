@@ -1,23 +1,25 @@
 """What the commands print: tables, bars and progress for people, JSON for programs. Standard output carries results
-alone, so that it can be piped; progress goes to standard error.
+alone, so that it can be piped; progress goes to standard error. Names and values from requests may contain control
+characters, which a terminal would obey, and line ends, which would forge log lines: both are escaped.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from armillary.tools.terminal import one_line, printable
-
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_LINE_END: Final = re.compile("\n+")
 _PIPE_WIDTH = 140
 _BAR_CELLS = 20
 _LINE_EVERY_S = 5.0  # of progress that goes into a file or a pipe
@@ -143,3 +145,26 @@ def throughput_text(throughput: dict[str, Any] | None) -> str:
     if throughput.get("pending"):
         text += " (pending)"
     return text
+
+
+# Escaping of text for terminals and logs.
+
+
+def printable(text: str) -> str:
+    """Escape control characters, except tabs and line ends."""
+    return _CONTROL.sub(_escaped, text)
+
+
+def one_line(text: str, continued: str = "\\n") -> str:
+    """Escape control characters and line ends."""
+    return _LINE_END.sub(lambda found: continued * len(found.group()), printable(text))
+
+
+def json_line(text: str) -> str:
+    """JSON that leaves other than ASCII characters as they are, in one line all the same."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    number = ord(found.group())
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

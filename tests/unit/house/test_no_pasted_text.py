@@ -15,7 +15,7 @@ import armillary
 from armillary.errors import Failure
 from armillary.tools.cli import main
 from armillary.tools.logs import JsonLines, TextLines
-from armillary.tools.terminal import one_line, printable
+from armillary.tools.screen import one_line, printable
 from armillary.tools.transfer.endpoints.http_client import HttpClient
 
 SOURCES = Path(armillary.__file__).parent

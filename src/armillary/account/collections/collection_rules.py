@@ -13,8 +13,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.collation import key_function, parse_collation
 from armillary.languages.mongo.expression_context import Context
-from armillary.languages.mongo.filters.matcher_cache import cached_matcher
-from armillary.languages.mongo.filters.matching import compile_filter
+from armillary.languages.mongo.filters.matching import cached_matcher, compile_filter
 from armillary.languages.mongo.updates.updates import check_immutable, immutable_refused
 from armillary.languages.mongo.validation.validation_errors import validation_failed
 from armillary.model.bson.bson_json import field_name

@@ -16,8 +16,7 @@ from armillary.account.collections.collection_rules import Check, dice
 from armillary.account.container import Container
 from armillary.languages.mongo.collation import key_function, parse_collation
 from armillary.languages.mongo.expression_context import CLUSTER_TIME, Context
-from armillary.languages.mongo.filters.matcher_cache import cached_matcher
-from armillary.languages.mongo.filters.matching import Matcher, compile_filter
+from armillary.languages.mongo.filters.matching import Matcher, cached_matcher, compile_filter
 from armillary.languages.mongo.pipeline import compile_transform
 from armillary.languages.mongo.projection import compile_projection
 from armillary.languages.mongo.updates.updates import Update, check_immutable, check_replacement_names, compile_update

@@ -1,6 +1,6 @@
-"""Running stored procedures, and the visit that procedures and triggers share: a script runs in one transaction of one
-logical partition, is charged as a whole, and runs again after a write conflict. `scripts/` has the JavaScript engine
-and the API that scripts call.
+"""Stored procedures: the check of a script that is to be stored, running procedures, and the visit that procedures and
+triggers share. A script runs in one transaction of one logical partition, is charged as a whole, and runs again after a
+write conflict. `scripts/` has the JavaScript engine and the API that scripts call.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.catalog.container_state import Body
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.visits import visits
 from armillary.account.visits.visits import Done, Session, Visit, check_session
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, bad_request
+from armillary.model.items import strip_system_properties, validate_name
 from armillary.model.keys import Key
 from armillary.model.resources import ResourceType
 from armillary.model.sendable import LOCAL
@@ -188,3 +190,41 @@ def _home(account: Account, container: Container, key: Key, epk: bytes) -> Home:
         computed=container.policies.computed_properties,
         secret=account.secret,
     )
+
+
+# Scripts as resources: stored procedures, triggers and user-defined functions.
+
+_TRIGGER_TYPES = ("Pre", "Post")
+_TRIGGER_OPERATIONS = ("All", "Create", "Update", "Delete", "Replace")
+
+
+def script_body(resource_type: ResourceType, given: Any) -> tuple[str, Body]:
+    """The name and the body to store, or a refusal that says what is wrong."""
+    if not isinstance(given, dict):
+        raise bad_request("A script must be a JSON object with 'id' and 'body'.")
+    name = validate_name(given.get("id"))
+    body = {each: value for each, value in strip_system_properties(given).items() if value is not None}
+    wanted = {"body"}
+    if resource_type is ResourceType.TRIGGER:
+        wanted |= {"triggerType", "triggerOperation"}
+    missing = sorted(wanted - body.keys())
+    if missing:
+        names = "; ".join([*missing, ""])
+        raise bad_request(f"The input content is invalid because the required properties - '{names}' - are missing")
+    if not isinstance(body["body"], str) or not body["body"]:
+        raise bad_request(f"The 'body' of {resource_type.value} '{name}' must be its JavaScript source as a string.")
+    if resource_type is ResourceType.TRIGGER:
+        # Kept as written: Python says "pre" and wants to read that back.
+        _check_choice(body, "triggerType", _TRIGGER_TYPES)
+        _check_choice(body, "triggerOperation", _TRIGGER_OPERATIONS)
+    unknown = sorted(body.keys() - wanted - {"id"})
+    if unknown:
+        raise bad_request(f"Unknown property '{unknown[0]}' in {resource_type.value} '{name}'.")
+    return name, body
+
+
+def _check_choice(body: Body, name: str, choices: tuple[str, ...]) -> None:
+    value = body.get(name)
+    if isinstance(value, str) and value.lower() in [choice.lower() for choice in choices]:
+        return
+    raise bad_request(f"'{name}' must be one of {', '.join(choices)}, not {value!r}.")

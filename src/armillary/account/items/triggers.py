@@ -18,7 +18,7 @@ from armillary.account.items import items
 from armillary.account.items.bulk import as_outcome
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.items.procedures import PROCEDURE_RU, Attempts, ScriptVisit, query_functions
-from armillary.account.items.quotas import quotas_of
+from armillary.account.overview import quotas_of
 from armillary.account.visits import visits
 from armillary.account.visits.patch_conditions import RehearsedCondition
 from armillary.account.visits.read_visits import Answer

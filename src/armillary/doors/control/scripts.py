@@ -10,7 +10,7 @@ import orjson
 
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
-from armillary.account.items import procedures, scripts
+from armillary.account.items import procedures
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.keys import NO_KEY, Key
@@ -49,7 +49,7 @@ async def put_script(call: Call) -> Response:
     if kind is ResourceType.TRIGGER:
         given |= {each: fields.required_text(each) for each in ("triggerType", "triggerOperation")}
     fields.end()
-    name, body = scripts.script_body(kind, given)
+    name, body = procedures.script_body(kind, given)
     present = call.account.catalog.find(kind, container.record.rid, name)
     if present is not None:
         return call.answer(_told(await call.account.catalog.replace(present, body, name=name)))

@@ -1,4 +1,5 @@
-"""SASL PLAIN: `/dbs/<database>/colls/<graph>` as user, a key of the account or a resource token as password."""
+"""The client of a connection and its authentication by SASL PLAIN: `/dbs/<database>/colls/<graph>` as user, a key of
+the account or a resource token as password. Credentials give it a graph and rights; requests that came before wait."""
 
 from __future__ import annotations
 
@@ -7,14 +8,61 @@ import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from armillary.doors.gremlin.client import Principal
 from armillary.errors import Failure, Kind
 
 _USER: Final = re.compile(r"/?dbs/([^/]{1,255})/colls/([^/]{1,255})/?")
 _INVALID: Final = "Unauthorized: Invalid credentials provided"
 _TOKEN_PREFIX: Final = b"type=resource&"
+
+
+class Principal(NamedTuple):
+    """Credentials name a graph: all requests of the connection are about it."""
+
+    database: str
+    graph: str
+    is_read_only: bool
+    # Of resource tokens.
+    container_rid: str = ""  # of the one container that it is for; "": whatever has the name
+    expires_s: int | None = None
+    permission_rid: str = ""
+    keys_number: int = 0  # which keys the account had when its seal was last looked at
+    came_with: bytes = b""  # the key, or the token
+    database_rid: str = ""
+    grant: str = ""  # of its permission, when the token was made
+
+    @property
+    def rids(self) -> tuple[str, str]:
+        """Of database and container, where the token is for one incarnation of them; "": whatever has the name."""
+        return self.database_rid, self.container_rid
+
+    @property
+    def credential(self) -> str:
+        """Its kind, for the security log."""
+        if self.expires_s is not None:
+            return "resource token"
+        return "read-only key" if self.is_read_only else "key"
+
+
+class Line(Protocol):
+    """The connection, as the door sees it."""
+
+    def send(self, message: bytes, is_text: bool) -> None: ...
+    async def drained(self) -> None: ...
+    def close(self, code: int) -> None: ...
+    def hang_up(self) -> None: ...
+
+
+class Client:
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.address = ""  # the client's, once it is connected
+        self.principal: Principal | None = None
+        self.pending: dict[str, Any] = {}  # requests that were challenged, by their ids
+        self.pending_bytes = 0
+        self.is_gone = False
+        self.reads_properties = True  # of elements in GraphBinary
 
 
 class Keys:

@@ -22,7 +22,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from armillary import limits
-from armillary.doors.gremlin.client import Client
+from armillary.doors.gremlin.authentication import Client
 from armillary.net.connection_limits import Guest
 from armillary.net.eager import resume
 from armillary.net.hosts import ANY_HOST, FOREIGN_HOST, FOREIGN_ORIGIN, HostNames

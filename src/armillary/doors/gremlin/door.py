@@ -24,8 +24,7 @@ from armillary.account.security import permissions
 from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.doors.gremlin import traversals
-from armillary.doors.gremlin.authentication import Keys, Tokens, authenticate, is_sealed
-from armillary.doors.gremlin.client import Client, Principal
+from armillary.doors.gremlin.authentication import Client, Keys, Principal, Tokens, authenticate, is_sealed
 from armillary.doors.gremlin.errors import MALFORMED
 from armillary.doors.gremlin.forms import AUTHENTICATION
 from armillary.doors.gremlin.messages import Request, Responder, read_request

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from armillary.clock import Clock
 from armillary.doors.gremlin import errors
-from armillary.doors.gremlin.client import Line
+from armillary.doors.gremlin.authentication import Line
 from armillary.doors.gremlin.forms import FORMS, TEXT_FORM, Form, form_named
 from armillary.errors import Failure, Kind
 from armillary.languages.gremlin.errors import malformed

@@ -13,7 +13,7 @@ from armillary import limits, work
 from armillary.account.account import Account
 from armillary.account.graphs.graph import StoredGraph, element_id
 from armillary.clock import Clock
-from armillary.doors.gremlin.client import Client
+from armillary.doors.gremlin.authentication import Client
 from armillary.doors.gremlin.messages import Request, Responder
 from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.gremlin.errors import timed_out

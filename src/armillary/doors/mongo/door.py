@@ -33,10 +33,10 @@ from armillary.doors.mongo.fields import GENERIC
 from armillary.doors.mongo.reading import point_reads
 from armillary.doors.mongo.reading.change_streams import ChangeStream
 from armillary.doors.mongo.reading.cursors import Cursors
-from armillary.doors.mongo.reading.snapshot_read_concern import Snapshots
 from armillary.doors.mongo.sessions import read_write_concerns
 from armillary.doors.mongo.sessions.authentication import Authenticator, unauthorized
 from armillary.doors.mongo.sessions.cluster_time import ClusterTime
+from armillary.doors.mongo.sessions.read_write_concerns import Snapshots
 from armillary.doors.mongo.sessions.sessions import Sessions, session_id_of
 from armillary.doors.mongo.sessions.transactions import Transaction
 from armillary.doors.mongo.settings import Grant, MongoSettings, ProfilingLevels

@@ -25,7 +25,7 @@ from armillary.doors.sql.access.resource_tokens import Claims, TokenAuthority
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.errors import error_response
 from armillary.doors.sql.headers import PostMeaning
-from armillary.doors.sql.items import batches, documents, feeds, procedures
+from armillary.doors.sql.items import batches, documents, feeds
 from armillary.doors.sql.resources import account_document, lists, resources
 from armillary.doors.sql.routes import RouteKind, resolve
 from armillary.errors import Failure, Kind
@@ -191,7 +191,7 @@ _ACTIONS: dict[tuple[RouteKind, str, str], Action] = {
     (RouteKind.RESOURCE, "offers", "PUT"): resources.replace_offer,
     (RouteKind.RESOURCE, "conflicts", "GET"): resources.no_such_conflict,
     (RouteKind.RESOURCE, "conflicts", "DELETE"): resources.no_such_conflict,
-    (RouteKind.EXECUTE, "sprocs", "POST"): procedures.execute_procedure,
+    (RouteKind.EXECUTE, "sprocs", "POST"): batches.execute_procedure,
 }
 for _type in CONTROL_TYPES:
     _ACTIONS[(RouteKind.RESOURCE, _type, "GET")] = resources.read_resource

@@ -14,7 +14,7 @@ import pytest
 from support.gremlin_house import GremlinHouse, Wire, asked, credentials, framed
 
 from armillary import limits
-from armillary.doors.gremlin.client import Client
+from armillary.doors.gremlin.authentication import Client
 from armillary.doors.gremlin.forms import FORMS
 from armillary.errors import Failure
 from armillary.languages.gremlin.formats import graphbinary_read, graphson_read

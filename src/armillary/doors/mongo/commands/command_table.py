@@ -19,7 +19,7 @@ from armillary.doors.mongo.commands import (
     views,
 )
 from armillary.doors.mongo.reading import aggregation, cursor_commands, find
-from armillary.doors.mongo.sessions import session_commands, sign_in_commands, transaction_commands
+from armillary.doors.mongo.sessions import session_commands, sign_in_commands
 from armillary.doors.mongo.writing import bulk_write, find_and_modify, inserts, updates_and_deletes
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expressions.accumulators import distinct_values
@@ -210,8 +210,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "endSessions": Command(session_commands.end_sessions, "end sessions", is_stable=True),
     "killSessions": Command(session_commands.kill_sessions, "end sessions and what they run", is_stable=True),
     "killAllSessions": Command(session_commands.kill_all_sessions, "end all sessions", acts_on_others=True),
-    "commitTransaction": Command(transaction_commands.commit, "do it all", writes=True, is_admin=True, is_stable=True),
-    "abortTransaction": Command(transaction_commands.abort, "do nothing of it", is_admin=True, is_stable=True),
+    "commitTransaction": Command(session_commands.commit, "do it all", writes=True, is_admin=True, is_stable=True),
+    "abortTransaction": Command(session_commands.abort, "do nothing of it", is_admin=True, is_stable=True),
     # Diagnostics.
     "hostInfo": Command(diagnostics.describe_host, "the machine"),
     "serverStatus": Command(diagnostics.server_status, "the server at work"),

@@ -16,7 +16,7 @@ from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands.diagnostics import version_text
 from armillary.doors.mongo.fields import GENERIC, Fields
 from armillary.doors.mongo.reading import aggregation, compiled_filters, find, find_query, hints, query_execution
-from armillary.doors.mongo.reading.query_plans import winning_plan
+from armillary.doors.mongo.reading.query_execution import winning_plan
 from armillary.doors.mongo.wire.messages import Request
 from armillary.doors.mongo.writing import change_statements, find_and_modify
 from armillary.languages.mongo.errors import refusal

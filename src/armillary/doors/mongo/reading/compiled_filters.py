@@ -12,9 +12,8 @@ from armillary.languages.mongo.collation import Collation, key_function, parse_c
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.expressions.compiling import compile_expression, looks_at_documents
-from armillary.languages.mongo.filters.matcher_cache import cached_matcher
-from armillary.languages.mongo.filters.matcher_cache import forget as forget
-from armillary.languages.mongo.filters.matching import Matcher, compile_filter
+from armillary.languages.mongo.filters.matching import Matcher, cached_matcher, compile_filter
+from armillary.languages.mongo.filters.matching import forget as forget
 from armillary.languages.mongo.filters.text_search import TextIndex
 from armillary.model.bson.bson_values import Document
 

@@ -21,7 +21,7 @@ from armillary.doors.mongo.reading import compiled_filters, hints, query_executi
 from armillary.doors.mongo.reading.cursor_commands import first_batch, new_cursor
 from armillary.doors.mongo.reading.cursors import PagedSource
 from armillary.doors.mongo.reading.find_query import Query, query_of
-from armillary.doors.mongo.reading.query_plans import winning_plan
+from armillary.doors.mongo.reading.query_execution import winning_plan
 from armillary.doors.mongo.reading.shard_targeting import target_of
 from armillary.doors.mongo.wire.answers import cursor_reply
 from armillary.languages.mongo.errors import refusal

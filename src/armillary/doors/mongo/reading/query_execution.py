@@ -1,5 +1,5 @@
 """Execution of a filter: the matching documents page by page, from one document to all partitions, in storage order or
-sorted. Charges are added to the command.
+sorted. Charges are added to the command. The winning plan, which `explain` shows and `returnKey` uses, is here too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from armillary import limits, work
 from armillary.account.collections import document_operations, document_queries, tailing
 from armillary.account.collections.document_queries import EVERY_DOCUMENT, DocumentSelection, IndexCondition
+from armillary.account.collections.indexes import definitions
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
 from armillary.account.queries.sorted_reading import SortedReading, has_order
@@ -22,7 +23,7 @@ from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters.matching import Matcher
 from armillary.languages.mongo.indexes.key_conditions import usable_condition
 from armillary.languages.mongo.sort_keys import Sort
-from armillary.model.bson.bson_values import Document, decode
+from armillary.model.bson.bson_values import MISSING, Document, decode
 from armillary.model.documents import BSON, bson_form
 from armillary.model.keys import NO_KEY
 from armillary.work import sorted_values
@@ -276,3 +277,43 @@ async def near_first(
     async for page in pages(call, container, wanted._replace(most=None)):
         held.add(page)
     yield held.sorted()
+
+
+async def winning_plan(container: Container, wanted: Wanted, sort: Sort | None) -> Document:
+    """Nested stages with MongoDB's names; `account/collections/document_queries.py` chooses the index.
+    `sorts`: they give documents in the order of the sort."""
+    if wanted.target.is_point:
+        return {"stage": "IDHACK"}
+    sorting = sorted_selection(wanted, sort, None) if sort is not None else None
+    chosen = await document_queries.choose_index(container, wanted.condition, sorting)
+    if chosen is not None:
+        definition = next(each for each in definitions(container) if each["name"] == chosen.name)
+        scan = _index_scan(definition, chosen.is_multikey, is_reverse=chosen.is_reverse)
+        scan["indexBounds"] = {
+            path: ["(by the filter)"] if path in chosen.filtered_fields else ["[MinKey, MaxKey]"]
+            for path in definition["key"]
+        }
+        return {"stage": "FETCH", "inputStage": scan, "sorts": chosen.sorts}
+    if wanted.target.id_value is not MISSING or document_queries.names_ids(wanted.condition):
+        return {"stage": "FETCH", "inputStage": _index_scan(definitions(container)[0], False, is_reverse=False)}
+    if _uses_shard_key(container, wanted):
+        return {"stage": "FETCH", "inputStage": {"stage": "IXSCAN", "indexName": "shard key", "direction": "forward"}}
+    return {"stage": "COLLSCAN", "direction": "forward"}
+
+
+def _uses_shard_key(container: Container, wanted: Wanted) -> bool:
+    return container.key is not None and wanted.target.key is not None
+
+
+def _index_scan(definition: Document, is_multikey: bool, *, is_reverse: bool) -> Document:
+    return {
+        "stage": "IXSCAN",
+        "keyPattern": definition["key"],
+        "indexName": definition["name"],
+        "isMultiKey": is_multikey,
+        "isUnique": bool(definition.get("unique", False)) or definition["name"] == "_id_",
+        "isSparse": bool(definition.get("sparse", False)),
+        "isPartial": "partialFilterExpression" in definition,
+        "indexVersion": 2,
+        "direction": "backward" if is_reverse else "forward",
+    }

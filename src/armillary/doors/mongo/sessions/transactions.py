@@ -1,6 +1,6 @@
 """Transactions of sessions: their lifetime, the collections that they create, commit and abort. Their reads and writes
 are in `account/collections/transactions.py`: snapshot isolation inside one value of the shard key. The commands are in
-`transaction_commands.py`.
+`session_commands.py`.
 """
 
 from __future__ import annotations

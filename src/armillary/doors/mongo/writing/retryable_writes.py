@@ -1,5 +1,5 @@
 """Retryable writes: commands with a transaction number outside of transactions, whose statements are done once however
-often the driver sends them. Commands with a transaction number inside a transaction go to `transaction_commands.py`.
+often the driver sends them. Commands with a transaction number inside a transaction go to `session_commands.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from armillary.account.collections import document_operations
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Command, Reply, RetryableWrite
 from armillary.doors.mongo.commands.fail_points import Loss
-from armillary.doors.mongo.sessions import transaction_commands
+from armillary.doors.mongo.sessions import session_commands
 from armillary.doors.mongo.writing.inserts import documents_at, statement_numbers
 from armillary.languages.mongo.errors import refusal
 
@@ -21,7 +21,7 @@ async def run(call: Call, command: Command) -> Reply:
     session = call.session
     assert session is not None and call.txn_number is not None
     if "autocommit" in call.body:
-        return await transaction_commands.run(call, command)
+        return await session_commands.run(call, command)
     if "startTransaction" in call.body:
         raise refusal(72, "'startTransaction' field requires 'autocommit' field to also be specified")
     if not command.is_retryable:

@@ -1,4 +1,5 @@
-"""Transactional batches and bulk requests over the SQL protocol: many operations in one body."""
+"""Requests of the SQL protocol that do several operations at once: transactional batches and bulk requests, with the
+operations in their body, and stored procedures, whose script does them."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member, Outcome, Result, Verb
+from armillary.account.items.procedures import PROCEDURE_RU, execute
 from armillary.account.items.triggers import (
     Triggers,
     batch_with_triggers,
@@ -27,9 +29,11 @@ from armillary.doors.sql.errors import ROWS
 from armillary.doors.sql.headers import SCRIPT_LOGGING, with_log
 from armillary.doors.sql.items.documents import STATUS, header_key, names_triggers, place_headers, trigger_names
 from armillary.errors import Failure, Kind, bad_request
+from armillary.model.charges import Part, fitted
 from armillary.model.items import parse_json
-from armillary.model.keys import KEY_MISSING
+from armillary.model.keys import KEY_MISSING, NO_KEY
 from armillary.model.patch import parse_patch
+from armillary.model.resources import ResourceType
 from armillary.net.http import Response
 
 _VERBS = {
@@ -204,3 +208,24 @@ def _row(member: Outcome | Failure, is_minimal: bool) -> bytes:
         return text
     # The stored text is passed on as it is.
     return text[:-1] + b',"resourceBody":' + member.payload + b"}"
+
+
+async def execute_procedure(call: Call) -> Response:
+    container = call.owner_container()
+    record = call.account.find(ResourceType.PROCEDURE, call.route.segments)
+    arguments = parse_json(call.body) if call.body else []
+    if not isinstance(arguments, list):
+        raise bad_request("The arguments of a stored procedure are sent as a JSON array.")
+    has_log = h.flag(call.headers, SCRIPT_LOGGING)
+    h.consistency(call.headers, call.account.settings.consistency)
+    key = header_key(call, container)
+    if key is None:
+        if container.key is not None:
+            raise bad_request(KEY_MISSING)
+        key = NO_KEY
+    answer = await execute(call.account, container, record, arguments, key, session=call.session(), ask=call.ask)
+    extra = place_headers(container, answer.range_id, answer.lsn)
+    parts = [Part("run the script", PROCEDURE_RU), Part("its operations", answer.charge_ru - PROCEDURE_RU)]
+    explained = fitted([part for part in parts if part.ru], answer.charge_ru) if call.explains else None
+    response = call.answer(200, answer.charge_ru, answer.body, extra, explained)
+    return with_log(response, answer.log) if has_log else response

@@ -11,8 +11,8 @@ from armillary.account import containers
 from armillary.account.catalog.container_state import Body
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
-from armillary.account.items import scripts
-from armillary.account.items.quotas import quotas_of
+from armillary.account.items.procedures import script_body
+from armillary.account.overview import quotas_of
 from armillary.account.security import permissions
 from armillary.account.throughput import offers
 from armillary.account.throughput.provisioning import Throughput
@@ -204,7 +204,7 @@ def _checked(resource_type: ResourceType, given: Any) -> tuple[str, Body]:
         case ResourceType.ENCRYPTION_KEY:
             return permissions.encryption_key_body(given)
         case ResourceType.PROCEDURE | ResourceType.TRIGGER | ResourceType.FUNCTION:
-            return scripts.script_body(resource_type, given)
+            return script_body(resource_type, given)
     raise AssertionError(resource_type)
 
 

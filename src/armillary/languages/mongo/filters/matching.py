@@ -2,17 +2,20 @@
 `comparisons`, `value_types`, `geo`, `text_search` and `validation/json_schema`.
 
 The part of a filter that an index can serve is derived by `languages/mongo/indexes/index_conditions.py`; documents
-found by an index are tested by the matcher again.
+found by an index are tested by the matcher again. Matchers of filters that depend on nothing but the document are
+cached by the filter's BSON.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
 from bson.dbref import DBRef
 from bson.regex import Regex
 
+from armillary import limits
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, bad_value, refusal
 from armillary.languages.mongo.expression_context import RANDOM, Context
 from armillary.languages.mongo.expressions.compiling import compile_over_documents
@@ -32,13 +35,16 @@ from armillary.languages.mongo.filters.predicates import (
 from armillary.languages.mongo.filters.regexes import regex_matcher
 from armillary.languages.mongo.filters.text_search import TextIndex, TextQuery
 from armillary.languages.mongo.validation.json_schema import compile_schema
-from armillary.model.bson.bson_values import MISSING, Document, is_number, regex_options
+from armillary.model.bson.bson_values import MISSING, Document, encode, is_number, regex_options
 from armillary.work import spend
 
 _NO_SCRIPTS, _NO_TEXT_INDEX = 115, 27
 _STRIDE: Final = 256  # elements between two calls that meter work
 _MANY_VALUES: Final = 8  # from so many values of `$all` or `$or` on, they are hashed
 _LOGICAL: Final = ("$and", "$or", "$nor")
+_CACHED_BYTES_MAX: Final = 2048
+# Operators whose result depends on more than the document.
+_VOLATILE: Final = (b"$expr", b"$sampleRate", b"$text", b"$where")
 
 
 class Matcher:
@@ -347,3 +353,30 @@ def _of_documents(holds: Callable[[Document], bool]) -> Callable[[Any], bool]:
         return isinstance(value, DBRef) and holds(dict(value.as_doc()))
 
     return test
+
+
+# The cache.
+
+_matchers: OrderedDict[bytes, Matcher] = OrderedDict()
+
+
+def cached_matcher(
+    given: Document, make_context: Callable[[], Context], context: Context | None, text_index: TextIndex | None
+) -> Matcher:
+    """The matcher of a filter without collation and variables. `context`: of the command, if there is one."""
+    key = encode(given)
+    found = _matchers.get(key)
+    if found is not None:
+        _matchers.move_to_end(key)
+        return found
+    if len(key) > _CACHED_BYTES_MAX or any(word in key for word in _VOLATILE):
+        return compile_filter(given, context or make_context(), text_index=text_index)
+    made = compile_filter(given, make_context())
+    _matchers[key] = made
+    if len(_matchers) > limits.QUERY_CACHE_ENTRIES:
+        _matchers.popitem(last=False)
+    return made
+
+
+def forget() -> None:
+    _matchers.clear()
