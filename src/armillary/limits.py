@@ -1,6 +1,13 @@
 """The limits of the product, each with its origin: "service" means Azure Cosmos DB's published limits, "ours" a choice
-whose reason is given. Numbers that are a detail of one algorithm (chunk sizes, units of work for a step) stay in its
-module.
+whose reason is given. A number that a user can meet, that bounds memory, time or disk of the server, or that two
+modules share is here. These kinds of numbers stay in their module:
+
+- prices in request units: `model/charges.py`;
+- details of one algorithm: chunk sizes, strides, units of metered work, sizes of its caches;
+- widths of stored and sent bytes: rids, lsns, message authentication codes, digests;
+- what a protocol or language fixes: error codes, MongoDB's lengths of names and sizes of capped collections, the range
+  of an integer type, ticks in a second;
+- polling, retries and progress of the command line tools.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.faults import Faults
 from armillary.account.registry import AccountSettings, Registry, missing
-from armillary.account.reshaping.planner import Reshaper
+from armillary.account.reshaping.split_planner import Reshaper
 from armillary.account.snapshots.snapshots import Snapshots
 from armillary.account.throughput.budgets import Budgets
 from armillary.account.upkeep_rounds import Rounds

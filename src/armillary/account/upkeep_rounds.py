@@ -16,7 +16,7 @@ from typing import NamedTuple
 from armillary import limits
 from armillary.account.container import Container
 from armillary.account.registry import Registry
-from armillary.account.reshaping.planner import Reshaper
+from armillary.account.reshaping.split_planner import Reshaper
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.partition.partition import Partition

@@ -462,7 +462,7 @@ async def test_the_children_of_a_storage_split_are_balanced(house: House) -> Non
 
 
 def _reservation(house: House) -> Any:
-    from armillary.account.reshaping.planner import _Reservation
+    from armillary.account.reshaping.split_planner import _Reservation
 
     return _Reservation(house.account.reshaper._reserved, house.container, (0,))
 
@@ -572,7 +572,7 @@ async def test_hash_versions_and_hierarchies(house: House, version: int) -> None
 
 
 def _own(house: House, range_id: int) -> Any:
-    from armillary.account.reshaping.planner import _Reservation
+    from armillary.account.reshaping.split_planner import _Reservation
 
     return _Reservation(house.account.reshaper._reserved, house.container, (range_id,))
 

@@ -276,7 +276,7 @@ async def test_a_pending_offer_goes_on_after_a_restart(house: House) -> None:
     await house.reopen()
     account = house.account
     container = account.container("db", "c")
-    await passing(clock, account.reshaper.grown(container))
+    await passing(house.clock, account.reshaper.grown(container))
     offer = offers.offer_of(account, account.database("db"))
     assert offer is not None
     assert not offers.is_pending(account, offer)

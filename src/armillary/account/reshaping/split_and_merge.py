@@ -2,8 +2,8 @@
 
 The container's record lists the reshape from the beginning, in `reshapes`; the children are in stores of their own, and
 no request is routed to them yet. One transaction of the catalog puts them in their parents' place: before it the
-reshape can be cancelled without a trace, after it nothing is left to undo. When to split or merge is `planner.py`'s
-part, the copying `partition/reshaping/copying.py`'s.
+reshape can be cancelled without a trace, after it nothing is left to undo. `split_planner.py` decides when to split or
+merge, `partition/reshaping/copying.py` copies.
 """
 
 from __future__ import annotations

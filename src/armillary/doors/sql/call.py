@@ -16,6 +16,7 @@ from armillary.doors.sql import headers as h
 from armillary.doors.sql.access.authorization import Principal
 from armillary.doors.sql.access.resource_tokens import TokenAuthority
 from armillary.doors.sql.routes import Route
+from armillary.doors.sql.session_tokens import SESSION_TOKEN, session_token
 from armillary.errors import Failure, Kind
 from armillary.model.charges import Part, consistency_factor
 from armillary.model.items import parse_document
@@ -73,10 +74,10 @@ class Call(ChargedCall):
         return consistency_factor(level)
 
     def session(self) -> dict[int, int] | None:
-        if b"x-ms-session-token" not in self.headers:
+        if SESSION_TOKEN not in self.headers:
             return None
         level = h.consistency(self.headers, self.account.settings.consistency)
-        token = h.session_token(self.headers)
+        token = session_token(self.headers)
         return token if level == "Session" else None
 
     # Answers.

@@ -28,6 +28,7 @@ from armillary.doors.sql.headers import PostMeaning
 from armillary.doors.sql.items import batches, documents, feeds
 from armillary.doors.sql.resources import account_document, lists, resources
 from armillary.doors.sql.routes import RouteKind, resolve
+from armillary.doors.sql.session_tokens import SESSION_TOKEN, range_headers, render_session_token
 from armillary.errors import Failure, Kind
 from armillary.net.charged_requests import KIND_OF_STATUS, RequestIds, charge_header, explains_refusal
 from armillary.net.http import HANG_UP, Request, Response
@@ -136,9 +137,7 @@ class SqlDoor:
         range_id = failure.details.get("range_id")
         if range_id is not None:
             lsn = failure.details["lsn"]
-            headers.append((b"x-ms-session-token", h.render_session_token(range_id, lsn)))
-            headers.append((b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id))
-            headers.append((b"lsn", b"%d" % lsn))
+            headers += [(SESSION_TOKEN, render_session_token(range_id, lsn)), *range_headers(range_id, lsn)]
         if "container" in failure.details:
             headers += lists.container_paths(failure.details["container"])
         if explains:

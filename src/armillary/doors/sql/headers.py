@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from binascii import Error as HexError
 from binascii import unhexlify
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -96,10 +96,6 @@ _BOOLEANS = {b"True": True, b"true": True, b"False": False, b"false": False, b""
 _INTEGER = re.compile(rb"-?[0-9]{1,18}")
 _RANGE = re.compile(rb"(?:([A-Za-z0-9+/=-]{1,64}),)?([0-9]{1,18})")
 _ACTIVITY_ID = re.compile(rb"[0-9A-Za-z-]{1,%d}" % ACTIVITY_ID_BYTES_MAX)
-# <range>:<version>#<global lsn>[#<region>=<local lsn>...]; before 2017 clients sent <range>:<lsn>.
-_match_session_pair = re.compile(
-    rb"([0-9]{1,18}):(?:-?[0-9]{1,18}#)?(-?[0-9]{1,18})(?:#[0-9]{1,18}=-?[0-9]{1,18})*"
-).fullmatch
 
 
 class GuidSource(Protocol):
@@ -139,7 +135,7 @@ def flag(headers: Headers, name: bytes) -> bool:
     if value is None:
         value = _BOOLEANS.get(given.lower())
         if value is None:
-            raise _refusal(name, given, "true or false")
+            raise refusal(name, given, "true or false")
     return value
 
 
@@ -149,7 +145,7 @@ def integer(headers: Headers, name: bytes, low: int, high: int) -> int | None:
     if given is None:
         return None
     if not _INTEGER.fullmatch(given) or not low <= (value := int(given)) <= high:
-        raise _refusal(name, given, f"a whole number from {low} to {high}")
+        raise refusal(name, given, f"a whole number from {low} to {high}")
     return value
 
 
@@ -184,7 +180,7 @@ def page_size(headers: Headers) -> int | None:
     """The page size asked for; None: the server's choice."""
     count = integer(headers, b"x-ms-max-item-count", -1, 2**31 - 1)
     if count == 0:
-        raise _refusal(b"x-ms-max-item-count", b"0", "-1 or a positive number")
+        raise refusal(b"x-ms-max-item-count", b"0", "-1 or a positive number")
     return None if count == -1 else count
 
 
@@ -201,7 +197,7 @@ def consistency(headers: Headers, account_level: str) -> str:
         return account_level
     level = _CONSISTENCY_BY_TEXT.get(given.lower())
     if level is None:
-        raise _refusal(CONSISTENCY, given, f"one of {', '.join(CONSISTENCY_LEVELS)}")
+        raise refusal(CONSISTENCY, given, f"one of {', '.join(CONSISTENCY_LEVELS)}")
     if CONSISTENCY_LEVELS.index(level) < CONSISTENCY_LEVELS.index(account_level):
         raise bad_request(
             f"ConsistencyLevel {level} specified in the request is invalid when service is configured with consistency "
@@ -253,7 +249,7 @@ def prefers_minimal(headers: Headers) -> bool:
         if name.strip() == b"return":
             value = value.strip().strip(b'"')
             if value not in (b"minimal", b"representation"):
-                raise _refusal(PREFER, given, "return=minimal or return=representation")
+                raise refusal(PREFER, given, "return=minimal or return=representation")
             return value == b"minimal"
     return False
 
@@ -266,7 +262,7 @@ def key_range(headers: Headers) -> tuple[int, str | None] | None:
         return None
     match = _RANGE.fullmatch(given)
     if match is None:
-        raise _refusal(name, given, "the id of a partition key range")
+        raise refusal(name, given, "the id of a partition key range")
     return int(match[2]), match[1].decode() if match[1] else None
 
 
@@ -277,7 +273,7 @@ def epk_range(headers: Headers) -> tuple[bytes, bytes] | None:
         return None
     kind = headers.get(b"x-ms-read-key-type", b"EffectivePartitionKeyRange")
     if kind.lower() != b"effectivepartitionkeyrange":
-        raise _refusal(b"x-ms-read-key-type", kind, "EffectivePartitionKeyRange")
+        raise refusal(b"x-ms-read-key-type", kind, "EffectivePartitionKeyRange")
     low = _hex(b"x-ms-start-epk", start or b"")
     high = _hex(b"x-ms-end-epk", end or b"FF")
     if low >= high:
@@ -289,7 +285,7 @@ def throughput(headers: Headers) -> Throughput:
     """The throughput that a creation asks for. Whether the number is possible is the account's to say."""
     offer_type = headers.get(b"x-ms-offer-type", b"V2")
     if offer_type.lower() not in (b"v2", b"invalid"):
-        raise _refusal(b"x-ms-offer-type", offer_type, "V2: S1, S2 and S3 are gone, say x-ms-offer-throughput instead")
+        raise refusal(b"x-ms-offer-type", offer_type, "V2: S1, S2 and S3 are gone, say x-ms-offer-throughput instead")
     manual_ru = integer(headers, b"x-ms-offer-throughput", -(10**15), 10**15)
     given = headers.get(b"x-ms-cosmos-offer-autopilot-settings")
     if not given:
@@ -303,7 +299,7 @@ def throughput(headers: Headers) -> Throughput:
     policy = _member(upgrade, "throughputPolicy", {"incrementPercent"})
     maximum, percent = settings.get("maxThroughput"), policy.get("incrementPercent")
     if type(maximum) is not int or (percent is not None and type(percent) is not int):
-        raise _refusal(
+        raise refusal(
             b"x-ms-cosmos-offer-autopilot-settings", given, '{"maxThroughput": <whole number>}, incrementPercent alike'
         )
     return Throughput(None, maximum, percent)
@@ -337,42 +333,13 @@ def path_headers(link: str, rid: str) -> PathHeaders:
     return PathHeaders(b"\r\n".join([b"%b: %b" % pair for pair in pairs]), pairs)
 
 
-def session_token(headers: Headers) -> dict[int, int]:
-    """The lsn that the client has seen of each key range: `0:1#57,3:2#80#1=40#2=17` is {0: 57, 3: 80}."""
-    given = headers.get(b"x-ms-session-token")
-    if not given:
-        return {}
-    match = _match_session_pair(given)  # one range, as in nearly every request
-    return {int(match[1]): int(match[2])} if match else _parse_pairs(given)
-
-
-def _parse_pairs(token: bytes) -> dict[int, int]:
-    seen: dict[int, int] = {}
-    for pair in token.split(b","):
-        match = _match_session_pair(pair.strip(b" "))
-        if match is None:
-            raise _refusal(b"x-ms-session-token", token, "a session token of an earlier response")
-        range_id, lsn = int(match[1]), int(match[2])
-        seen[range_id] = max(lsn, seen.get(range_id, lsn))
-    return seen
-
-
-def render_session_token(range_id: int, lsn: int) -> bytes:
-    """Always version 1 and no regions: both SDKs refuse to merge tokens whose number of regions differs."""
-    return b"%d:1#%d" % (range_id, lsn)
-
-
-def render_session_tokens(lsns: Iterable[tuple[int, int]]) -> bytes:
-    return b",".join([b"%d:1#%d" % pair for pair in lsns])
-
-
 def _choice(headers: Headers, name: bytes, choices: Mapping[bytes, str]) -> str | None:
     given = headers.get(name)
     if given is None:
         return None
     value = choices.get(given.lower())
     if value is None:
-        raise _refusal(name, given, f"one of {', '.join(dict.fromkeys(choices.values()))}")
+        raise refusal(name, given, f"one of {', '.join(dict.fromkeys(choices.values()))}")
     return value
 
 
@@ -380,7 +347,7 @@ def _hex(name: bytes, given: bytes) -> bytes:
     try:
         return unhexlify(given)
     except (HexError, ValueError):
-        raise _refusal(name, given, "an even number of hexadecimal digits") from None
+        raise refusal(name, given, "an even number of hexadecimal digits") from None
 
 
 def _object(given: bytes, members: set[str]) -> dict[str, Any]:
@@ -389,7 +356,7 @@ def _object(given: bytes, members: set[str]) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         value = None
     if not isinstance(value, dict):
-        raise _refusal(b"x-ms-cosmos-offer-autopilot-settings", given, "a JSON object")
+        raise refusal(b"x-ms-cosmos-offer-autopilot-settings", given, "a JSON object")
     return _only(value, members)
 
 
@@ -412,7 +379,7 @@ def _only(value: dict[str, Any], members: set[str]) -> dict[str, Any]:
     return value
 
 
-def _refusal(name: bytes, given: bytes, wanted: str) -> Failure:
+def refusal(name: bytes, given: bytes, wanted: str) -> Failure:
     shown = given[:100].decode("ascii", "replace")
     return bad_request(f"The header {name.decode('ascii')} has the invalid value '{shown}'; it must be {wanted}.")
 

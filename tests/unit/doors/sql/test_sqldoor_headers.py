@@ -12,6 +12,7 @@ from support.refusals import refused
 from armillary.clock import VirtualClock
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.headers import PostMeaning, Throughput
+from armillary.doors.sql.session_tokens import render_session_token, render_session_tokens, session_token
 from armillary.errors import Failure, Kind
 
 CLOCK = VirtualClock()
@@ -174,7 +175,7 @@ def test_throughput() -> None:
     ],
 )
 def test_session_tokens(token: str, seen: dict[int, int]) -> None:
-    assert h.session_token({b"x-ms-session-token": token.encode()}) == seen
+    assert session_token({b"x-ms-session-token": token.encode()}) == seen
 
 
 @pytest.mark.parametrize(
@@ -185,20 +186,20 @@ def test_session_tokens(token: str, seen: dict[int, int]) -> None:
     ],
 )  # fmt: skip
 def test_malformed_session_tokens(token: str) -> None:
-    refused_header(h.session_token, {b"x-ms-session-token": token.encode("utf-8", "replace")})
+    refused_header(session_token, {b"x-ms-session-token": token.encode("utf-8", "replace")})
 
 
 def test_session_token_absent() -> None:
-    assert h.session_token({}) == {}
-    assert h.session_token({b"x-ms-session-token": b""}) == {}
+    assert session_token({}) == {}
+    assert session_token({b"x-ms-session-token": b""}) == {}
 
 
 def test_rendered_session_tokens_are_read_by_the_sdk() -> None:
-    assert h.render_session_token(3, 57) == b"3:1#57"
-    joined = h.render_session_tokens([(0, 57), (12, 2**53)])
+    assert render_session_token(3, 57) == b"3:1#57"
+    joined = render_session_tokens([(0, 57), (12, 2**53)])
     parsed = SessionContainer.parse_session_token({"x-ms-session-token": joined.decode()})  # type: ignore[no-untyped-call]
     assert {name: token.global_lsn for name, token in parsed.items()} == {"0": 57, "12": 2**53}
-    assert h.session_token({b"x-ms-session-token": joined}) == {0: 57, 12: 2**53}
+    assert session_token({b"x-ms-session-token": joined}) == {0: 57, 12: 2**53}
 
 
 def test_activity_id() -> None:
@@ -238,7 +239,7 @@ def test_fuzz_only_bad_requests(amount: Amount) -> None:
         (b"x-ms-activity-id", lambda given: h.activity_id(given, CLOCK), b"5f1c3a54-0000-4000-8000-000000000001"),
         (b"if-match", lambda given: h.text(given, h.IF_MATCH), b'"a"'),
     ]
-    session = (b"x-ms-session-token", h.session_token, b"0:1#57,3:2#80#1=40#2=17")
+    session = (b"x-ms-session-token", session_token, b"0:1#57,3:2#80#1=40#2=17")
     for number in range(amount(40_000)):
         name, read, valid = session if number % 2 else dice.choice(readers)
         text = bytearray(valid)

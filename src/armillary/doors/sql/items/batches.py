@@ -27,7 +27,8 @@ from armillary.doors.sql.access.authorization import check_key
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.errors import ROWS
 from armillary.doors.sql.headers import SCRIPT_LOGGING, with_log
-from armillary.doors.sql.items.documents import STATUS, header_key, names_triggers, place_headers, trigger_names
+from armillary.doors.sql.items.documents import STATUS, header_key, names_triggers, trigger_names
+from armillary.doors.sql.session_tokens import place_headers
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.charges import Part, fitted
 from armillary.model.items import parse_json

@@ -11,11 +11,10 @@ from armillary.account.throughput.charge_explanations import explain_feed
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
-from armillary.doors.sql.resources.lists import container_paths
+from armillary.doors.sql.session_tokens import page_headers
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.encoding import payload_of
 from armillary.model.resources import ResourceType
-from armillary.net.charged_requests import HeaderList
 from armillary.net.http import Response
 
 _LATEST_VERSION, _ALL_VERSIONS = b"incremental feed", b"full-fidelity feed"
@@ -47,14 +46,7 @@ async def read_change_feed(call: Call, container: Container, options: FeedOption
         since_s=since_s,
         has_all_versions=has_all_versions,
     )
-    extra: HeaderList = [
-        (b"etag", b'"%b"' % page.continuation.encode("ascii")),
-        (b"x-ms-session-token", h.render_session_tokens(page.lsns)),
-        *container_paths(container),
-    ]
-    if len(page.lsns) == 1:
-        range_id, lsn = page.lsns[0]
-        extra += [(b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id), (b"lsn", b"%d" % lsn)]
+    extra = [(b"etag", b'"%b"' % page.continuation.encode("ascii")), *page_headers(container, page.lsns)]
     sizes_bytes = [len(payload_of(each.stored)) for each in page.items] if call.explains else []
     parts = explain_feed(sizes_bytes, page.charge_ru, options.read_factor) if call.explains else None
     if not page.items and page.is_end:

@@ -12,11 +12,12 @@ from armillary.doors.sql import headers as h
 from armillary.doors.sql.access.authorization import check_key
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.headers import SCRIPT_LOGGING, with_log
+from armillary.doors.sql.session_tokens import place_headers
 from armillary.errors import bad_request
 from armillary.model.items import parse_document, parse_json
 from armillary.model.keys import KEY_MISSING, NO_KEY, Key
 from armillary.model.patch import parse_patch
-from armillary.net.charged_requests import HeaderList, charge_header, render_charge
+from armillary.net.charged_requests import charge_header, render_charge
 from armillary.net.http import Response
 
 STATUS = {
@@ -204,17 +205,3 @@ def answer_item(call: Call, container: Container, answer: Answer, read_factor: i
     if h.PREFER in call.headers and result in _WRITTEN and h.prefers_minimal(call.headers):
         payload = b""
     return Response(STATUS[result], (), payload, lines)
-
-
-def place_headers(container: Container, range_id: int, lsn: int) -> HeaderList:
-    """Where the answer comes from. Python keeps session tokens by the name link, JavaScript by the rid."""
-    text = b"%d" % lsn
-    return [
-        (b"x-ms-session-token", b"%d:1#%d" % (range_id, lsn)),
-        *h.path_headers(container.link, container.rid_text).pairs,
-        (b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id),
-        (b"lsn", text),
-        (b"x-ms-cosmos-llsn", text),
-        (b"x-ms-global-committed-lsn", text),
-        (b"x-ms-quorum-acked-lsn", text),
-    ]

@@ -19,6 +19,7 @@ from armillary.doors.sql.items.change_feed import read_change_feed
 from armillary.doors.sql.items.documents import header_key
 from armillary.doors.sql.metrics import Asked, index_metrics, query_advice, query_metrics
 from armillary.doors.sql.resources.lists import container_paths, parse_query_body
+from armillary.doors.sql.session_tokens import page_headers
 from armillary.errors import bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery, UserFunctions, compile_query, parse_parameters
 from armillary.languages.sql.planning.plan import query_plan
@@ -137,14 +138,7 @@ def _answer(
     parts: Iterable[Part] | None,
     asked: Iterable[tuple[bytes, bytes]] = (),
 ) -> Response:
-    extra = [
-        (b"x-ms-session-token", h.render_session_tokens(answer.lsns)),
-        *container_paths(container),
-        *asked,
-    ]
-    if len(answer.lsns) == 1:
-        range_id, lsn = answer.lsns[0]
-        extra += [(b"x-ms-documentdb-partitionkeyrangeid", b"%d" % range_id), (b"lsn", b"%d" % lsn)]
+    extra = [*page_headers(container, answer.lsns), *asked]
     return call.answer_feed(
         answer.charge_ru, container.rid_text, ResourceType.ITEM.feed, answer.rows, answer.continuation, extra, parts
     )
