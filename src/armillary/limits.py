@@ -347,10 +347,15 @@ SNAPSHOTS_MAX = 64  # held in memory: each keeps deleted data from being freed o
 SNAPSHOT_PART_BYTES = 256 * KB  # of a file, before it is compressed
 SNAPSHOT_PART_ENTRIES = 2_000  # likewise: making a part holds the loop for some 10 ms
 SNAPSHOT_ANSWER_BYTES = 256 * KB  # parts are sent together up to this size
+SNAPSHOT_FRAME_BYTES_MAX = 32 * MB  # of one frame of a snapshot file, also unpacked: a file cannot exhaust the memory
+SNAPSHOT_RANGES_MAX = 10_000  # of one container in a snapshot file; more is taken for damage
 RESTORES_MAX = 4  # of files, at a time
 RESTORE_IDLE_SECONDS = 600.0  # after which an unfinished restore is abandoned
 REWIND_ENTRIES_MAX = 1_000  # changes undone in one transaction when a snapshot is restored; beyond, it is copied
 PAST_RANGES_MAX = 256  # ranges that were split or merged away and are still known
+# Of one partition, in memory: items with ever new property names must not fill it. Numbers of other paths are read from
+# the store each time.
+PATHS_REMEMBERED_MAX = 10_000
 TINY_PARTITION_BYTES = MB  # a smaller partition is divided at the middle of its hash range
 OUTGROWN_SHARE = 20  # a partition that could not be divided is examined again after growing by a twentieth
 MERGE_PARTITION_RU_MAX = 3_000  # service: partitions with less throughput may be merged
@@ -417,6 +422,7 @@ GREMLIN_BATCH = 256  # traversers passed from step to step together
 GREMLIN_MERGE = 100_000  # traversers that a step may buffer to merge equal ones
 GREMLIN_EDGES_BATCH = 2_500  # vertices whose edges are read at once
 GREMLIN_HELD_MAX = 1_000_000  # traversers or values that barriers, side effects and repeat() may hold at a time
+GREMLIN_VALUE_DEPTH_MAX = 32  # of lists and maps inside a property's value; ours
 GREMLIN_TEXT_CHARACTERS_MAX = 1_000_000  # of a text that concat(), replace() and the rest make
 GREMLIN_LIST_MAX = 1_000_000  # of a list that combine(), product() and the rest make
 GREMLIN_NUMBER_BITS_MAX = 4_096  # of whole numbers in arithmetic

@@ -17,7 +17,7 @@ _numbers = count(1)
 
 
 class Operator:
-    """Whoever operates a server: by its control API and by commands."""
+    """An operator of a server: by its control API and by commands."""
 
     def __init__(self, server: ServerProcess) -> None:
         assert server.directory is not None

@@ -196,7 +196,7 @@ def test_keys_are_changed_without_a_failed_request(start_operator: Start) -> Non
             current["key"] = SECONDARY
             moved.wait(READY_S)
             primary = operator.json("account-keys", "regenerate", "primary")["key"]
-            # Whoever still has the old one is out, with connections of before too.
+            # Clients with the old key are refused, on open connections too.
             assert outcome(stale.read_mongo) != "done"
             assert outcome(stale.read_gremlin) != "done"
             assert outcome(stale.read_sql) != "done"

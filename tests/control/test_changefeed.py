@@ -1,4 +1,4 @@
-"""The consumer of change feeds with its leases, on real servers: nothing is missed, whoever dies, whatever splits."""
+"""The consumer of change feeds with its leases, on real servers: nothing is missed in crashes and splits."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Worker(threading.Thread):
         self._number = number
         self.items: dict[str, dict[str, Any]] = {}
         self.stopping = threading.Event()
-        self.written_after = 0  # since somebody began to count
+        self.written_after = 0  # since the count began
         self.is_counting = False
         self.failure: BaseException | None = None
 

@@ -348,7 +348,7 @@ def test_a_checkpoint_is_removed_by_a_plain_name_alone(tmp_path: Path, name: str
 def test_a_directory_of_others_does_not_learn_the_control_key(
     tmp_path: Path, url: str, options: dict[str, str], is_taken: bool
 ) -> None:
-    """A directory may be copied from elsewhere, with a control.json that names a server of somebody else."""
+    """A directory may be copied from elsewhere, with a control.json that names another user's server."""
     write_control(tmp_path, Control(url, "a2V5LW9mLXRoZS1maWxl"))
     secret = {"control-key": "c2VjcmV0LW9mLXRoZS1lbnZpcm9ubWVudA=="}
     settings = resolve({"data": str(tmp_path), **options, **secret}, {})

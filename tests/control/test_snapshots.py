@@ -176,7 +176,7 @@ def test_backups(start_operator: Start, console: Console, tmp_path: Path) -> Non
     assert "digest" in console.command("backup", "verify", backups, code=1)
     again = tmp_path / "server-3"
     assert "not what was backed up" in console.command("backup", "restore", backups, "--to", str(again), code=2)
-    assert not again.exists()  # so that nobody serves a part
+    assert not again.exists()  # a part of a snapshot is never served
     assert "no backups" in console.command("backup", "list", str(tmp_path), code=2)
     assert "nothing in it was touched" in console.command("backup", "create", str(tmp_path), code=2)
 

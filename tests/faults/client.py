@@ -1,7 +1,7 @@
 """A lean client of the SQL protocol for load and fuzzing: one connection, signed requests, answers as they came.
 
 An SDK costs a millisecond a request; this costs a tenth, so that sixteen of them keep a server busy from one process.
-What the answers mean is left to whoever asks.
+What the answers mean is left to the callers.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Every write is entered before it is sent and settled when its answer comes: OK, FAILED (refused, so it must not show) or
 UNKNOWN (no answer, so it must show entirely or not at all). Three shapes cover what can go wrong. A `Group` is a set of
 items that one client alone writes, in single writes or batches: its state is known exactly but for the last write. A
-`Counter` is incremented by everybody. A `Chain` is replaced by everybody under If-Match, each version naming the one
-before. `Ledger.compare` takes the items of a container and names every disagreement.
+`Counter` is incremented by all writers. A `Chain` is replaced by all writers under If-Match, each version naming the
+one before. `Ledger.compare` takes the items of a container and names every disagreement.
 """
 
 from __future__ import annotations

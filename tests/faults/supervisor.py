@@ -154,7 +154,7 @@ class Supervisor(Server):
         count = len(self.ledger.violations)
         await self.check(copy)
         if len(self.ledger.violations) == count:
-            shutil.rmtree(copy)  # else it is of use to whoever looks into it
+            shutil.rmtree(copy)  # else it is kept for an investigation
 
     async def check(self, directory: Path) -> None:
         problem = await check_directory(directory)

@@ -98,7 +98,7 @@ async def test_backups_under_load(start_server: Callable[..., ServerProcess], tm
     before.append(dict(load.acknowledged))
     known = set((backups / "files").iterdir())
     process = start_backup(directory, backups)
-    while process.poll() is None and set((backups / "files").iterdir()) == known:  # noqa: ASYNC110 - nobody is told
+    while process.poll() is None and set((backups / "files").iterdir()) == known:  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0)
     server.kill()
     assert "Backup 3" in await finished(process)

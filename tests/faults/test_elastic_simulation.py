@@ -109,7 +109,7 @@ def test_the_plug_is_pulled_at_every_point(seed: int, point: str, kind: str) -> 
 
             def reach(reshape: Reshape, reached: str) -> None:
                 if stopping.is_set():
-                    return  # what goes on by itself then must not be in the way of whoever looks at the outcome
+                    return  # what goes on by itself then must not disturb the checks of the outcome
                 if reached == point and reshape.is_merge is (kind == "merge") and len(hit) < 3:
                     hit.append(reached)
                     world.pull_plug()

@@ -48,7 +48,7 @@ async def test_writes_during_a_change_of_policy(tmp_path: Path, seed: int) -> No
         )
         if turn % 2:
             await containers.replace_container(account, container, changed(name, 1), None)
-        while container.is_restating:  # noqa: ASYNC110 - nobody is told when it is done
+        while container.is_restating:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.002)
         await asyncio.gather(write("a"), write("c"))
     problems = [problem async for problem in check_account(engine, clock)]

@@ -1,4 +1,4 @@
-"""A server that is killed -9 at every point of a split and of a merge: whoever starts it again finds everything, and
+"""A server that is killed -9 at every point of a split and of a merge: after a restart everything is there, and
 the reshape is finished.
 """
 

@@ -68,13 +68,13 @@ async def test_a_full_disk_is_waited_out(house: House, point: str) -> None:
 
     house.account.reshaper.on_point = fill_the_disk
     reshape = await house.account.reshaper.split(house.container, 0)
-    while reshape.waits_for is None:  # noqa: ASYNC110 - nobody is told
+    while reshape.waits_for is None:  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0.001)
     assert "full" in reshape.waits_for
     assert [each.id for each in house.container.map.ranges] == [0]
     assert await items.read(house.container, "5", ItemOptions(key=Key((5,))))
     house.engine._reserve_bytes = reserve_bytes
-    await house.write(5)  # nobody is held
+    await house.write(5)  # writers are not held
     await house.account.reshaper.finished(reshape)
     assert [each.id for each in house.container.map.ranges] == [1, 2]
     await house.verify()

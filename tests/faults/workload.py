@@ -348,7 +348,7 @@ class Writer:
         if outcome is Outcome.OK:
             self._note(answer, what)
 
-    # Containers: made, deleted, and the one with the items indexed in ever new ways while everybody writes to it.
+    # Containers: made, deleted, and the one with the items indexed in ever new ways while all clients write to it.
 
     async def _define(self) -> None:
         group = self._ledger.definitions

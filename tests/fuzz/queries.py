@@ -131,7 +131,7 @@ _MUTATIONS = (_drop, _double, _swap, _insert, _insert, _replace, _replace, _graf
 # Long texts. Each is `begin`, then `piece` as often as it goes, then `end`; a % in a piece is a number.
 
 _W = "SELECT * FROM c WHERE "
-_SPARE = 16  # characters, for whoever wants to make the same text another one
+_SPARE = 16  # characters, for callers that vary the text
 LONG_TEXTS: dict[str, tuple[str, str, str]] = {
     "comments without an end": ("", "/* ", ""),
     "comment signs": ("", "/*", ""),

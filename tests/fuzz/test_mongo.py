@@ -1,6 +1,6 @@
 """Thousands of bad messages straight into the MongoDB door: bytes with something wrong, and commands with something
-in them that has no place there. Each is answered or ends its connection; nothing crashes, nothing piles up, and whoever
-has not authenticated gets nothing but the handshake."""
+in them that has no place there. Each is answered or ends its connection; nothing crashes, nothing piles up, and a
+client that has not authenticated gets nothing but the handshake."""
 
 from __future__ import annotations
 

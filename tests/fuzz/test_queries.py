@@ -32,7 +32,7 @@ TARGET = b"/dbs/db/colls/queried/docs"
 QUERY = {
     b"x-ms-documentdb-isquery": b"True",
     b"x-ms-documentdb-query-enablecrosspartition": b"True",
-    b"x-ms-documentdb-partitionkeyrangeid": b"0",  # whoever asks the whole container is sent for a plan
+    b"x-ms-documentdb-partitionkeyrangeid": b"0",  # a query of the whole container is refused with a plan
     b"x-ms-max-item-count": b"-1",
 }
 PLAN = {

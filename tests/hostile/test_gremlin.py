@@ -36,7 +36,7 @@ async def judged(house: GremlinHouse, script: gremlin_requests.Script) -> int:
     async with watched() as seen:
         answers = await house.answers(script.text, evaluationTimeout=min(script.timeout_ms or TIMEOUT_MS, TIMEOUT_MS))
     status: dict[str, Any] = answers[-1]["status"]
-    assert "its log tells" not in status["message"], (script.text[:500], status)  # what nobody foresaw
+    assert "its log tells" not in status["message"], (script.text[:500], status)  # an unexpected exception
     assert seen.units <= STALL_UNITS_MAX, f"{script.name}: {seen.units} units between two turns"
     return int(status["code"])
 

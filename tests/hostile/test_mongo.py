@@ -30,7 +30,7 @@ _REFUSED = {
 
 
 class WorkedClock(VirtualClock):
-    """A clock that a millisecond passes on whenever it is looked at: by whoever works for long, once for each slice."""
+    """A clock that a millisecond passes on at every look: long work looks once for each slice."""
 
     def elapsed_s(self) -> float:
         self.advance(0.001)
@@ -48,7 +48,7 @@ async def opened(size: int, clock: VirtualClock | None = None) -> MongoHouse:
 async def judged(house: MongoHouse, command: mongo_requests.Command) -> dict[str, Any]:
     async with watched() as seen:
         answer = await house.ask(command.body, command.sequences)
-    assert answer.get("code") not in (1, 8), (command.name, answer)  # what nobody foresaw
+    assert answer.get("code") not in (1, 8), (command.name, answer)  # an unexpected exception
     assert seen.units <= STALL_UNITS_MAX, f"{command.name}: {seen.units} units between two turns"
     return answer
 

@@ -125,7 +125,7 @@ def test_pages_of_other_origins(server: ServerProcess) -> None:
 
 
 def test_simple_requests_with_a_signature_in_the_address(server: ServerProcess, name: str) -> None:
-    """What a page needs nobody's leave for: a POST with a body of a simple type, or of none."""
+    """What a page may send without a CORS preflight: a POST with a body of a simple type, or of none."""
     table = name.replace("-", "")
     credential = AzureNamedKeyCredential("localhost", KEY)
     with TableServiceClient(server.doors["table"], credential=credential) as service:

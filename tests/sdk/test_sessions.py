@@ -1,4 +1,4 @@
-"""Session tokens: what they look like, that readers see their own writes, and that nobody reads the past."""
+"""Session tokens: what they look like, that readers see their own writes, and that no read goes back in time."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def test_what_strangers_cost(host: ServerProcess, door: str) -> None:
     attacks = {"mongo": mongo_attacks, "gremlin": gremlin_attacks}.get(door, lambda: HTTP)() | EVERYWHERE
     place = place_of(host, door)
     logged = len(host.log)
-    for _ in range(3):  # what is made once is nobody's cost
+    for _ in range(3):  # what is made once does not count
         _read(host)
         for line in attacked(place, hello_of_tls()):
             line.close()

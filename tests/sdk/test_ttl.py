@@ -68,7 +68,7 @@ async def test_expiry(database: Any, operator: Operator) -> None:
     found = await everything(default.query_items("SELECT * FROM c WHERE c.id = 'plain'"))
     assert found == []
     assert [each["id"] for each in await default.read_items([("plain", "a"), ("long", "a")])] == ["long"]
-    # What has expired is in nobody's way.
+    # An expired item does not conflict with a new one.
     await default.create_item({"id": "plain", "pk": "a", "ttl": 1000, "n": 2})
     assert (await default.read_item("plain", "a"))["n"] == 2
     await taken.create_item({"id": "2", "pk": "a", "u": 1})

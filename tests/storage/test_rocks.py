@@ -108,7 +108,7 @@ async def test_nothing_is_acknowledged_or_shown_before_it_is_synced(full: Opened
     second = asyncio.ensure_future(store.write(_taking_over))
     refused = asyncio.ensure_future(store.write(_conflicting(b"first")))
     await asyncio.sleep(0.05)
-    # The second function ran on the first one's state, and nobody has seen either of them.
+    # The second function ran on the first one's state, and no reader has seen either of them.
     assert not first.done()
     assert not second.done()
     assert not refused.done(), "an error may come from what is not durable yet"

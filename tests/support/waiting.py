@@ -1,4 +1,4 @@
-"""Waiting for something to become so, for tests that nobody tells.
+"""Waiting for something to become so, where there is no event.
 
 How long a machine takes is not what a test is about: the limit only ends a wait that would never end.
 """
@@ -16,7 +16,7 @@ async def until(holds: Callable[[], bool], what: str) -> None:
     """Returns when `holds()`; `what` is said when it never does."""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while not holds():  # noqa: ASYNC110 - nobody tells
+            while not holds():  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(_LOOK_EVERY_S)
     except TimeoutError:
         raise AssertionError(f"not in {PATIENCE_S:.0f} s: {what}") from None

@@ -39,9 +39,6 @@ W = TypeVar("W", bound=Writer)
 Guard = Callable[[View], None]
 Done = tuple[list[Outcome], Writer, bytes | None]  # results, writer, and the stored record of a retryable write
 
-# Items with ever new property names must not fill the memory; numbers beyond this are read from the store each time.
-PATHS_REMEMBERED_MAX = 10_000
-
 RULES_KEY = layout.META + b"rules"
 _NEVER = 1 << 62
 
@@ -314,7 +311,7 @@ class Partition:
         self.events_noted += writer.event_count
         new_paths = writer.new_paths
         if new_paths:
-            if len(self._paths) + len(new_paths) > PATHS_REMEMBERED_MAX:
+            if len(self._paths) + len(new_paths) > limits.PATHS_REMEMBERED_MAX:
                 self._paths.clear()
             self._paths.update(new_paths)
 

@@ -146,7 +146,7 @@ class _Check:
             order = {value: place for place, value in enumerate(versions[item])}
             for ended, value in acknowledged:
                 if value in order:
-                    continue  # whether everybody saw it in time is seen from the graph
+                    continue  # whether every reader saw it in time is seen from the graph
                 late = next((reader for reader in readers if reader[0] > ended), None)
                 if late is not None:
                     self._accuse("lost", f"{late[1]} read {late[2]} of {item} without the acknowledged {value}")

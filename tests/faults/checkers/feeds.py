@@ -31,7 +31,7 @@ def check_feed(
     deleted: frozenset[str] = frozenset(),
     repeated: frozenset[tuple[str, str]] = frozenset(),
 ) -> list[Violation]:
-    """One reader's pages, from the beginning to the end. `deleted`: items that somebody may have deleted;
+    """One reader's pages, from the beginning to the end. `deleted`: items that a client may have deleted;
     `repeated`: versions of items that may have been written more than once."""
     found: list[Violation] = []
     place_of = {

@@ -2,7 +2,7 @@
 
 Every write brings a value that no other write has, so a state is the value that is stored, or None. A call whose
 outcome is not known may have happened at any moment after it began, until the server that had it was dead, or never.
-Whoever records calls says what was asked and answered; recording is left to the clients.
+The clients record what they asked and what was answered.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _linked(history: Sequence[Call]) -> _Node:
 
 
 def _observed(history: Sequence[Call]) -> set[Value]:
-    """Values that somebody has seen: a write of unknown outcome that brought one of them has happened, unless a client
+    """Values that a reader has seen: a write of unknown outcome that brought one of them has happened, unless a client
     sent it again."""
     seen = {call.value for call in history if call.verb is Verb.READ and call.said is Said.OK}
     seen |= {call.expected for call in history if call.said is Said.OK and call.expected is not None}

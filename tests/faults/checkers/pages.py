@@ -1,4 +1,4 @@
-"""Are pages, put one after the other, the result? For items that nobody touched meanwhile: exactly; for the others: no
+"""Are pages, put one after the other, the result? For items that were not touched: exactly; for the others: no
 item twice where its place cannot have changed, nothing that never was.
 """
 
@@ -23,8 +23,8 @@ def check_pages(
     may_show: Callable[[Row], bool] = lambda row: True,
     moves: Callable[[Row], bool] = lambda row: False,
 ) -> list[Violation]:
-    """`untouched`: the one-shot result, as far as nobody touched it, in its order. `order`: what rows are sorted by.
-    `may_show`: whether a row that is not among the untouched can be there. `moves`: whether somebody may have changed
+    """`untouched`: the one-shot result, as far as no client touched it, in its order. `order`: what rows are sorted by.
+    `may_show`: whether a row that is not among the untouched can be there. `moves`: whether a client may have changed
     what decides its place, or deleted it and created it again, so that it may come twice."""
     found: list[Violation] = []
     rows = [row for page in pages for row in page]

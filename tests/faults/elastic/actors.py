@@ -113,7 +113,7 @@ class Actor:
             self._history.excuse(what, begun, error)
             return error
 
-    # Items that everybody writes.
+    # Items that all actors write.
 
     async def _register(self) -> None:
         history, port = self._history, self._port
@@ -304,7 +304,7 @@ class Actor:
         ]
 
     async def _ask(self) -> None:
-        """Queries about what nobody touches: their results are known."""
+        """Queries about items that no actor touches: their results are known."""
         history = self._history
         key = self._keys.choose(self._dice)
         statics = list(history.statics.values())

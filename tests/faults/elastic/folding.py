@@ -1,4 +1,4 @@
-"""Whoever reads all versions of a container's items from the beginning and folds them has its items: each version comes
+"""A reader of all versions of a container's items that folds them from the beginning has its items: each version comes
 once, in order, with what was there before. That is what these readers check as they go.
 """
 

@@ -112,7 +112,7 @@ class JavaScriptPort:
             yield answer["rows"], continuation
 
     async def close(self) -> None:
-        pass  # Node is closed by whoever started it
+        pass  # the process that started Node closes it
 
     async def _one(self, call: str, **given: Any) -> Reply:
         answer = await self._node.call(self._name, call, **given)

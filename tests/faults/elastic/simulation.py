@@ -30,7 +30,7 @@ LOOK_S_MAX = 0.004  # how much time passes, at most, between two looks at the cl
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """When nobody has anything to do before a certain time, it is that time."""
+    """When no task has anything to do before a certain time, it is that time."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -71,7 +71,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class SimulatedClock(VirtualClock):
-    """The loop's time; real work takes a little whenever somebody looks."""
+    """The loop's time; real work takes a little at every look."""
 
     def __init__(self, loop: SimulatedLoop, seed: int) -> None:
         super().__init__(seed=seed)

@@ -93,7 +93,7 @@ class Soak:
         working = [asyncio.create_task(actor.run(stopping)) for actor in actors]
         following = [asyncio.create_task(follower.run(seen_all)) for follower in followers.values()]
         happening = asyncio.create_task(self._events(events))
-        # Whoever ends before the events do has failed, and says why.
+        # An actor that ends before the events do has failed, and says why.
         await asyncio.wait({happening, *working, *following}, return_when=asyncio.FIRST_COMPLETED)
         stopping.set()
         if happening.done():
@@ -142,7 +142,7 @@ class Soak:
     # What operators do.
 
     async def control(self, method: str, path: str, content: Any = None) -> Any:
-        """None: refused, or nobody there."""
+        """None: refused, or no server answers."""
         address = f"{self.url}/_armillary/{path}"
         headers = {"Authorization": f"Bearer {CONTROL_KEY}"}
         try:
@@ -188,7 +188,7 @@ class Soak:
         await self._asked("PUT", f"{CONTAINER}/throughput", {"throughput": throughput_ru})
 
     async def _asked(self, method: str, path: str, content: Any = None) -> Any:
-        """What must be granted; asked again where nobody was there."""
+        """What must be granted; asked again where no server answered."""
         while True:
             await self._is_back.wait()
             deaths = len(self.history.deaths)

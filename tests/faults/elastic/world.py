@@ -1,4 +1,4 @@
-"""One simulated run: clients, somebody who splits and merges, somebody who pulls the plug, and the verdict."""
+"""One simulated run: clients, splits and merges, crashes, and the verdict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class World(logging.Handler):
-    """Also hears what the product reports as an error: there is nobody else whom that would reach."""
+    """Also hears what the product reports as an error: no log is read in a simulation."""
 
     def __init__(self, loop: SimulatedLoop, seed: int, settings: AccountSettings) -> None:
         super().__init__(logging.ERROR)
@@ -70,7 +70,7 @@ class World(logging.Handler):
         return task
 
     async def ask(self, asked: Coroutine[Any, Any, T]) -> T | None:
-        """What an operator asks for; None: nobody answered."""
+        """What an operator asks for; None: no server answered."""
         task, death = asyncio.create_task(asked), self.place.death
         waiting: set[asyncio.Future[Any]] = {task, death}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

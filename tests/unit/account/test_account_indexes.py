@@ -152,7 +152,7 @@ async def test_dates_and_seconds_end_lives(shop: Shop) -> None:
     assert await there() == [2, 3]
     await indexes.replace_index(shop.account, container, "at_1", lambda was: {**was, "expireAfterSeconds": 1000})
     shop.clock.advance(600)
-    assert await there() == [1, 2, 3]  # nobody had swept it away
+    assert await there() == [1, 2, 3]  # no sweep has deleted it
     await indexes.drop_indexes(shop.account, container, ["at_1"])
     await shop.account.restated(container)
     await shop.index(container, {"_ts": 1}, expireAfterSeconds=1000)

@@ -1,4 +1,4 @@
-"""Containers that are made while others look for them, and while storage fails: whoever asks later finds what is
+"""Containers that are made while others look for them, and while storage fails: later requests find what is
 stored, without a restart."""
 
 from __future__ import annotations

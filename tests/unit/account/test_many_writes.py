@@ -97,7 +97,7 @@ async def test_they_wait_for_partitions_that_are_held(shop: Shop) -> None:
         writing = asyncio.create_task(
             document_operations.write_many(container, inserts(shop, container, more), stops=is_ordered, at_once=True)
         )
-        while not (await present(container, [more[0]]))[0]:  # noqa: ASYNC110 - nobody tells
+        while not (await present(container, [more[0]]))[0]:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0)
         assert not (await present(container, [more[3]]))[0]
         held.release()

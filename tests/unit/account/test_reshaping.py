@@ -42,7 +42,7 @@ KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
 
 @pytest.fixture(autouse=True)
 def _small_steps(with_limits: WithLimits) -> None:
-    """Everybody gets a turn after every few entries."""
+    """Other tasks get a turn after every few entries."""
     with_limits(
         COPY_SLICE_SECONDS=-1.0,
         COPY_PORTION_ENTRIES=7,
@@ -196,7 +196,7 @@ async def test_stopped_at_every_point_and_taken_up_again(house: House, point: st
     reshaper = house.account.reshaper
     reshaper.pause([point])
     reshape = await (reshaper.merge(house.container, 1, 2) if is_merge else reshaper.split(house.container, 0))
-    while not reshaper.is_paused(reshape):  # noqa: ASYNC110 - nobody is told
+    while not reshaper.is_paused(reshape):  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0)
     assert reshape.point == point
     if point not in (HELD, SWITCHED):
@@ -617,7 +617,7 @@ class RandomWork:
         self.is_unique = dice.random() < 0.5
         unique = {"uniqueKeys": [{"paths": ["/u"]}] if self.is_unique else []}
         await house.create(defaultTtl=-1, uniqueKeyPolicy=unique)
-        for number in range(40):  # that nobody touches: pages over them must be exact
+        for number in range(40):  # that no client touches: pages over them must be exact
             await house.write(number, pk=f"still {number % 9}", u=number, still=True, rank=dice.randrange(12))
         for step in range(steps):
             await dice.choices(list(self.weights), list(self.weights.values()))[0]()
@@ -818,7 +818,7 @@ async def _refusal(doing: Awaitable[object]) -> Kind | None:
 
 
 class Pages:
-    """A feed or a query over what nobody touches, page by page, whatever happens in between."""
+    """A feed or a query over items that no client touches, page by page, whatever happens in between."""
 
     def __init__(self, house: House, dice: random.Random) -> None:
         self.house = house

@@ -254,7 +254,7 @@ async def test_what_is_not_whole_restores_nothing(house: KeptHouse, with_limits:
 
 
 def test_pairs_are_bounded() -> None:
-    bomb = snapshot_files.pack_pairs([(b"k", bytes(snapshot_files.PAYLOAD_BYTES_MAX + 1))])
+    bomb = snapshot_files.pack_pairs([(b"k", bytes(limits.SNAPSHOT_FRAME_BYTES_MAX + 1))])
     with pytest.raises(Failure):
         snapshot_files.unpack_pairs(bomb)
     pairs = [(b"", b""), (b"a" * 5_000, b"b"), (b"\xff", bytes(1_000))]

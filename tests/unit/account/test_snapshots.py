@@ -194,7 +194,7 @@ async def test_splits_since_are_undone(house: KeptHouse) -> None:
     assert len(container.partitions) == 2
     reshaper.pause(["held"])
     await reshaper.split(container, min(container.partitions))
-    while not any(reshaper.is_paused(each) for each in reshaper.running(container)):  # noqa: ASYNC110 - nobody is told
+    while not any(reshaper.is_paused(each) for each in reshaper.running(container)):  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0)
     await restore.restore(house.account, snapshot)
     reshaper.pause([])

@@ -1,4 +1,4 @@
-"""Strangers are few, hold little and are cut off in time, over all doors; whoever has shown a key is left alone."""
+"""Strangers are few, hold little and are cut off in time, over all doors; clients with a key are left alone."""
 
 from __future__ import annotations
 

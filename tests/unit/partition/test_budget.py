@@ -176,7 +176,7 @@ def test_units_per_minute() -> None:
 def test_low_priority_is_refused_first() -> None:
     low = Ask(is_low=True)
     gate = Gate(100)
-    assert gate.flood(1, low) == 100  # nobody else wants anything
+    assert gate.flood(1, low) == 100  # there are no other requests
     gate.clock.advance(1)
     for _ in range(60):
         assert gate.ask(1) == 0

@@ -157,7 +157,7 @@ async def test_keeping_ends_during_a_split() -> None:
     await house.put(container, *[{"id": "a", "pk": n, "n": n} for n in range(8)])
     house.account.reshaper.pause({"copied"})
     reshape = await house.account.reshaper.split(container, 0)
-    while reshape.point != "copied":  # noqa: ASYNC110 - nobody is told
+    while reshape.point != "copied":  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0)
     await replace(house, container)
     house.account.reshaper.pause(set())
@@ -174,7 +174,7 @@ async def test_a_gap_in_one_partition_is_known_to_its_children() -> None:
     await house.put(container, *[{"id": "a", "pk": n, "n": n} for n in range(8)])
     house.account.reshaper.pause({"copied"})
     reshape = await house.account.reshaper.split(container, 0)
-    while reshape.point != "copied":  # noqa: ASYNC110 - nobody is told
+    while reshape.point != "copied":  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0)
     await replace(house, container)
     await house.put(container, {"id": "a", "pk": 0, "n": 10})

@@ -40,7 +40,6 @@ _OF_EDGES: Final = frozenset(
 _OF_VERTICES: Final = frozenset((ID, LABEL, IS_EDGE, *SYSTEM_PROPERTIES))
 EDGE_PARTITIONS: Final = ("outVPartition", "inVPartition")  # the partition keys of an edge's ends, shown on request
 _EDGE_MARK: Final = b'"_isEdge":true'
-_VALUE_DEPTH_MAX: Final = 32
 _NO_LABEL: Final = "vertex"  # of an end whose label is not noted
 
 
@@ -300,7 +299,7 @@ def _nearest(value: int | float | Decimal) -> float | None:
 
 def _plain(value: Any, name: str, depth: int) -> Any:
     """What lists and maps hold: JSON only, since there is nowhere to note a type."""
-    if depth > _VALUE_DEPTH_MAX:
+    if depth > limits.GREMLIN_VALUE_DEPTH_MAX:
         raise execution(f"The value of the property '{name}' is nested too deeply.")
     if value is None or isinstance(value, bool):
         return value

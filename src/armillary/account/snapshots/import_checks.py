@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
@@ -25,7 +26,6 @@ _OWNERS: Final = {
     ResourceType.TRIGGER: ResourceType.CONTAINER,
     ResourceType.FUNCTION: ResourceType.CONTAINER,
 }
-_RANGES_MAX: Final = 10_000
 
 
 def check_scope(scope: Sequence[object]) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _check_form(record: Record) -> None:
         raise damaged("a record does not have the form of one")
     if record.type is ResourceType.CONTAINER:
         ranges = record.state.get("ranges")
-        if type(ranges) is not list or not 0 < len(ranges) <= _RANGES_MAX:
+        if type(ranges) is not list or not 0 < len(ranges) <= limits.SNAPSHOT_RANGES_MAX:
             raise damaged("a container has no partitions")
         if len({each["id"] for each in ranges}) != len(ranges):
             raise damaged("a container has two partitions of one id")

@@ -40,7 +40,6 @@ _KINDS: Final = (HEADER, RECORD, STORE, PAIRS, END)
 _FRAME = struct.Struct(">cII")
 _PAIR = struct.Struct(">HI")
 _DIGEST_BYTES: Final = 32
-PAYLOAD_BYTES_MAX: Final = 32 * 1024 * 1024
 _COMPRESSION: Final = 1  # half the time of the usual level for a tenth more bytes: measured on items with terms
 
 STORE_END: Final = b"\xff" * 8  # behind every key of a store
@@ -63,7 +62,7 @@ class FrameWriter:
         return self._counted(MAGIC)
 
     def frame(self, kind: bytes, payload: bytes) -> bytes:
-        if len(payload) > PAYLOAD_BYTES_MAX:
+        if len(payload) > limits.SNAPSHOT_FRAME_BYTES_MAX:
             raise ValueError("a frame holds more than its reader takes")
         return self._counted(_FRAME.pack(kind, len(payload), zlib.crc32(payload)) + payload)
 
@@ -100,7 +99,7 @@ class FrameReader:
         self._rest = b""
         while len(rest) - at >= _FRAME.size:
             kind, size_bytes, checksum = _FRAME.unpack_from(rest, at)
-            if kind not in _KINDS or size_bytes > PAYLOAD_BYTES_MAX:
+            if kind not in _KINDS or size_bytes > limits.SNAPSHOT_FRAME_BYTES_MAX:
                 raise damaged("a frame has no beginning")
             if self.is_complete:
                 raise damaged("there is something behind its end")
@@ -132,7 +131,7 @@ def pack_pairs(pairs: Iterable[Pair]) -> bytes:
 def unpack_pairs(payload: bytes) -> list[Pair]:
     inflater = zlib.decompressobj()
     try:
-        plain = inflater.decompress(payload, PAYLOAD_BYTES_MAX)
+        plain = inflater.decompress(payload, limits.SNAPSHOT_FRAME_BYTES_MAX)
     except zlib.error:
         raise damaged("a part cannot be decompressed") from None
     if not inflater.eof:

@@ -25,7 +25,7 @@ from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_rid
 from armillary.partition.history import change_stream_events, log, versions
 from armillary.partition.history.retryable_write_records import stored_records
-from armillary.partition.partition import PATHS_REMEMBERED_MAX, RULES_KEY, Partition
+from armillary.partition.partition import RULES_KEY, Partition
 from armillary.partition.reshaping.item_moves import Adopter
 from armillary.partition.schema import Schema
 from armillary.partition.upkeep.background_throttle import portions
@@ -381,7 +381,7 @@ class Transfer:
 
         adopter = await target.store.write(run)
         target.head = adopter.head
-        if len(target.paths) < PATHS_REMEMBERED_MAX:
+        if len(target.paths) < limits.PATHS_REMEMBERED_MAX:
             target.paths.update(adopter.new_paths)
 
     # Cutting over: the parents' writers are held.

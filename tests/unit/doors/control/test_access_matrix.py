@@ -283,7 +283,7 @@ class World:
         return quote(f"type=master&ver=1.0&sig={mac}", safe="")
 
     async def token(self, credential: Credential) -> str:
-        """As an application gets one: by a permission that somebody with a key creates and reads."""
+        """As an application gets one: by a permission that a client with a key creates and reads."""
         resource = credential.scope
         if credential.by_rid:
             resource = self.account.container("d", "c").record.self_link

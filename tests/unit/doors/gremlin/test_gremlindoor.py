@@ -649,7 +649,7 @@ async def test_walks_without_end_are_stopped_by_the_budget() -> None:
 
 
 async def _ring(house: GremlinHouse, size: int = 12) -> None:
-    """Everybody to everybody: the number of ways grows with every step."""
+    """Every vertex to every other: the number of ways grows with every step."""
     for number in range(size):
         await house.run(f"g.addV('x').property('pk','{number % 3}').property('id','{number}')")
     await house.run("g.V().as('a').V().where(neq('a')).addE('to').from('a').count()")

@@ -33,7 +33,7 @@ async def call() -> AsyncIterator[Caller]:
 
 
 async def test_a_whole_number_is_one_key_however_it_is_written(call: Caller) -> None:
-    """The fixture checks at the end that sizes are right, whoever was first."""
+    """The fixture checks at the end that sizes are right, whichever write was first."""
     for number in (0, 0.0, 5.0, 5):
         headers = {"x_ms_documentdb_is_upsert": "true", "x_ms_documentdb_partitionkey": f"[{number}]"}
         status, *_ = await call("POST", "/dbs/db/colls/c/docs", {"id": "1", "pk": number}, **headers)
