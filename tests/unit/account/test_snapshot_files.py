@@ -16,6 +16,7 @@ from bson.objectid import ObjectId
 from support.kept_house import KeptHouse, fill, open_house
 from support.limits import WithLimits
 
+from armillary import limits
 from armillary.account import containers
 from armillary.account.collections import document_operations
 from armillary.account.container import Container
