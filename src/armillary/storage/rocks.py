@@ -18,9 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
-
-from greenlet import GreenletExit
+from typing import Literal, NamedTuple, Self
 
 from armillary import limits, work
 from armillary.clock import Clock, SystemClock
@@ -28,21 +26,14 @@ from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
 from armillary.storage.disk_errors import Answer, again, closed, no_room, refuse, set_error, translated, unknown_outcome
 from armillary.storage.engine import T, Txn
-from armillary.storage.overlay import Layer, OverlayTxn
+from armillary.storage.overlay import Layer
 from armillary.storage.private import Permissions
-from armillary.storage.rocks_database import Database, KeptState, Version, is_stall
+from armillary.storage.rocks_database import POSITION_KEY, Database, KeptState, Version, is_stall
 from armillary.storage.rocks_store import RocksStore, prefix_of
+from armillary.storage.transactions import Gathering, Waiting, waiting_for
 
 Durability = Literal["full", "relaxed"]
 _log = logging.getLogger(__name__)
-_new = tuple.__new__  # makes a named tuple in less than half of the time that its class takes
-
-
-class Waiting(NamedTuple):
-    fn: Callable[[Txn], Any]
-    prefix: bytes
-    future: asyncio.Future[Any]
-    is_freeing: bool  # allowed on a full disk
 
 
 class Group(NamedTuple):
@@ -106,6 +97,12 @@ class RocksEngine:
         directory = DataDirectory.claim(Path(path), permissions)
         try:
             database = _open(directory)
+            if database.get(POSITION_KEY) is not None:
+                database.close()
+                raise Failure(
+                    Kind.BAD_REQUEST,
+                    "The data directory is a replica of a cluster: written to alone, it would differ from the others.",
+                )
         except BaseException:
             directory.release()
             raise
@@ -175,7 +172,7 @@ class RocksEngine:
         if self._is_closing:
             raise closed()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(_new(Waiting, (fn, prefix, future, is_freeing)))
+        self._waiting.append(waiting_for(fn, prefix, future, is_freeing))
         if not self._is_scheduled:
             self._schedule()
         return future
@@ -236,38 +233,9 @@ class RocksEngine:
         """Run waiting functions until the time is up, and write them. A function that spends more work than a slice
         gives way to the event loop: readers continue on the published state, and no other function runs before it is
         done."""
-        group, answers = Layer(), []
-        get, scan = database.get, database.scan
-        waiting, run_now = self._waiting, work.current()
-        size_bytes = 0
-        while waiting:
-            fn, prefix, future, _ = waiting.popleft()
-            if future.done():  # the caller was cancelled before its function ran
-                continue
-            layer = Layer()
-            try:
-                result = fn(OverlayTxn(layer, group, get, scan, prefix))
-            except GreenletExit:  # the event loop was closed while the function had given way
-                raise
-            except BaseException as error:
-                answers.append(Answer(future, None, error))
-                if not isinstance(error, Exception):
-                    break  # the interpreter is shutting down: keep what was done, run no more
-                continue
-            if group.is_empty():
-                # Nothing to join it with. A large one is a group of its own.
-                group = layer
-                size_bytes = (
-                    layer.size_bytes() if len(layer.writes) <= limits.GROUP_WRITES_MAX else limits.GROUP_BYTES_MAX
-                )
-            else:
-                size_bytes += group.absorb(layer)
-            answers.append(_new(Answer, (future, result, None)))
-            if run_now.made_bytes or run_now.derived:
-                work.end_item(run_now, 0)
-            if size_bytes >= limits.GROUP_BYTES_MAX or self._monotonic_s() >= deadline_s:
-                break
-        self._write_group(group, answers)
+        gathering = Gathering()
+        gathering.run(self._waiting, database.get, database.scan, self._monotonic_s, deadline_s)
+        self._write_group(gathering.layer, gathering.answers)
         self._is_running = False
 
     def _write_group(self, layer: Layer, answers: list[Answer]) -> None:

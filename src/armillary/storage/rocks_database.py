@@ -31,6 +31,10 @@ _MISS: Final = ("key not found",)
 _SORTED_AT_ONCE: Final = 2_000  # keys of a batch: about 1 ms
 _CHUNK_ROWS_FIRST, _CHUNK_ROWS_MAX, _CHUNK_BYTES_MAX = 8, 256, 256 * KB
 
+# Where a replica of a cluster keeps its position in the log: after the keys of all stores, under the one store number
+# that is never given out.
+POSITION_KEY: Final = b"\xff\xff\xff\xffposition"
+
 _GONE = "Storage was opened again, and a snapshot of before is gone. Start over."
 
 

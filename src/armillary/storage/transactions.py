@@ -24,6 +24,13 @@ class Waiting(NamedTuple):
     is_freeing: bool  # allowed on a full disk
 
 
+_new = tuple.__new__  # makes a named tuple in less than half of the time that its class takes
+
+
+def waiting_for(fn: Callable[[Txn], Any], prefix: bytes, future: asyncio.Future[Any], is_freeing: bool) -> Waiting:
+    return _new(Waiting, (fn, prefix, future, is_freeing))
+
+
 class Gathering:
     """The group that is being gathered: its writes, and the answers that are due when they are durable."""
 
@@ -66,7 +73,7 @@ class Gathering:
                 self.size_bytes = limits.GROUP_BYTES_MAX if is_large else layer.size_bytes()
             else:
                 self.size_bytes += self.layer.absorb(layer)
-            answers.append(Answer(future, result, None))
+            answers.append(_new(Answer, (future, result, None)))
             if run_now.made_bytes or run_now.derived:
                 work.end_item(run_now, 0)
             if self.size_bytes >= limits.GROUP_BYTES_MAX or monotonic_s() >= deadline_s:

@@ -14,6 +14,7 @@ from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
 from armillary.storage.log.rows import START, Place, Row, RowKind, group_rows, new_row, read_group
 from armillary.storage.overlay import Layer
 from armillary.storage.replication.follower import RowsWaiting
+from armillary.storage.rocks import RocksEngine
 
 GENERATION = b"a log of a test."
 
@@ -163,3 +164,21 @@ async def test_trimming_keeps_what_an_unfinished_append_needs(tmp_path: Path) ->
     await log.append([following])  # its answer was lost
     await log.report("a", following.seq, newest.seq)
     assert await log.trim() == newest.seq, "the row at the lowest flushed place stays"
+
+
+async def test_replicas_and_directories_of_single_servers_are_not_mixed_up(tmp_path: Path) -> None:
+    server = MemoryLogServer(GENERATION)
+    await put(tmp_path / "replica", server, x=b"1")
+    with pytest.raises(Failure, match="replica of a cluster"):
+        await RocksEngine.open(tmp_path / "replica")
+    engine = await RocksEngine.open(tmp_path / "single", "relaxed")
+    await engine.store(1).write(lambda txn: txn.put(b"x", b"1"))
+    await engine.close()
+    with pytest.raises(Failure, match="single server"):
+        local_replica(tmp_path / "single", server)
+    replica = local_replica(tmp_path / "replica", server)  # both are left as they were, and unlocked
+    replica.close()
+    replica.directory.release()
+    engine = await RocksEngine.open(tmp_path / "single", "relaxed")
+    assert await engine.store(1).read(lambda view: view.get(b"x")) == b"1"
+    await engine.close()

@@ -27,7 +27,7 @@ from armillary.storage.overlay import Get, Layer, OverlayTxn, Pair, Scan
 from armillary.storage.replication.lease import Lease
 from armillary.storage.replication.local_replica import LocalReplica, Position
 from armillary.storage.rocks_database import is_stall
-from armillary.storage.transactions import Gathering, Waiting
+from armillary.storage.transactions import Gathering, Waiting, waiting_for
 
 _log = logging.getLogger(__name__)
 _NOTHING: Final = Layer()
@@ -86,7 +86,7 @@ class GroupCommit:
         if self._is_late:
             raise log_is_late()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(Waiting(fn, prefix, future, is_freeing))
+        self._waiting.append(waiting_for(fn, prefix, future, is_freeing))
         if not self._is_scheduled:
             self._schedule()
         return future

@@ -164,9 +164,12 @@ class Leadership:
 
         self._wake.clear()
         self._commit = commit = self._engine.lead(self._log, state.epoch, lease, end)
+        opening = asyncio.ensure_future(self._roles.lead())  # may take longer than a lease
+        opening.add_done_callback(lambda _: self._wake.set())
         try:
-            await self._roles.lead()
             while not over.is_set() and self._successor is None:
+                if opening.done():
+                    opening.result()  # raises what the opening has met
                 sent_s = lease.now_s()
                 try:
                     renewed = await self._log.renew(state, commit.confirmed.place)
@@ -183,6 +186,9 @@ class Leadership:
                 lease.end()
                 await self._resign(state, self._successor)
         finally:
+            if not opening.done():
+                opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
             lease.end()
             commit.abandon(not_leader())
             self._commit = None

@@ -20,10 +20,8 @@ from armillary.storage.directory import DataDirectory
 from armillary.storage.disk_errors import closed, no_room
 from armillary.storage.log.rows import CHAIN_BYTES, GENERATION_BYTES, START, Place
 from armillary.storage.overlay import Layer
-from armillary.storage.rocks_database import Database, KeptState, Version
+from armillary.storage.rocks_database import POSITION_KEY, Database, KeptState, Version
 
-# After the keys of all stores, under the one store number that is never given out.
-POSITION_KEY: Final = b"\xff\xff\xff\xffposition"
 _FORMAT: Final = 1
 _POSITION: Final = struct.Struct(f">B{GENERATION_BYTES}sQQ{CHAIN_BYTES}sQQ")
 
@@ -78,17 +76,31 @@ class LocalReplica:
         reserve_bytes: int,
         open_database: Callable[[Path], Database] = Database,
     ) -> Self:
-        """A new directory becomes an empty replica of this log. One of another log is refused."""
-        database = open_database(directory.engine_path)
-        stored = database.get(POSITION_KEY)
-        position = Position.unpack(stored) if stored is not None else start_of(generation)
-        if position.generation != generation:
+        """A new directory becomes an empty replica of this log. One of another log, or of a single server, is refused
+        and released."""
+        try:
+            database = open_database(directory.engine_path)
+        except BaseException:
+            directory.release()
+            raise
+        try:
+            stored = database.get(POSITION_KEY)
+            position = Position.unpack(stored) if stored is not None else start_of(generation)
+            if position.generation != generation:
+                raise Failure(
+                    Kind.BAD_REQUEST,
+                    "The data directory is a replica of another cluster's log. Name the directory of this cluster, or "
+                    "an empty one.",
+                )
+            if stored is None and any(True for _ in database.scan(b"", POSITION_KEY, False, 0)):
+                raise Failure(
+                    Kind.BAD_REQUEST,
+                    "The data directory is of a single server, not of a replica. Name an empty directory.",
+                )
+        except BaseException:
             database.close()
-            raise Failure(
-                Kind.BAD_REQUEST,
-                "The data directory is a replica of another cluster's log. Name the directory of this cluster, or an "
-                "empty one.",
-            )
+            directory.release()
+            raise
         return cls(directory, database, position, reserve_bytes)
 
     def check_writable(self) -> Database:
