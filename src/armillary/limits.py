@@ -368,6 +368,7 @@ PATCH_CONDITION_UNITS_MAX = 20_000  # in the transaction that writes; longer con
 WORK_PORTION = 500  # elements of a long list between two counts
 WORK_AT_ONCE_BYTES = 4 * KB  # of smaller items the terms are made without counting, in about 0.3 ms
 WORK_AT_ONCE_BSON_BYTES = 96 * KB  # of a document: a larger one is decoded in portions of half of that, 1 ms each
+WORK_AT_ONCE_BSON_ELEMENTS = 4_000  # of a document that is encoded at once, in about 0.5 ms
 WORK_UNIT_BYTES = 256  # of values made or compared as a whole, for one unit
 WORK_BYTES_MAX = 128 * MB  # of values that one evaluation holds
 WORK_ATOMIC_UNITS = 200_000  # inside a transaction, which cannot give way: about 20 ms

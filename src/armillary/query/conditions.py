@@ -21,9 +21,11 @@ from armillary.model.encoding import encode_value
 from armillary.model.key_values import Key, key_forms
 from armillary.model.spatial.cells import Region
 from armillary.model.values import UNDEFINED, Value, compare, type_rank
+from armillary.work import sorted_values, spend
 
 # More combinations of pinned values than this are not worth their arithmetic; the filter is then not a pin.
 _PINS_MAX = 4096
+_PART_UNITS: Final = 5  # of work, to look at a part of a condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ def both(parts: Iterable[Condition]) -> Condition:
     kept: list[Condition] = []
     ranges: dict[str, int] = {}
     for part in chain.from_iterable([part.parts if isinstance(part, And) else (part,) for part in parts]):
+        spend(_PART_UNITS)
         if isinstance(part, Nothing):
             return NOTHING
         if isinstance(part, All):
@@ -151,6 +154,7 @@ def either(parts: Iterable[Condition]) -> Condition:
     """OR, which knows nothing as soon as one part knows nothing."""
     kept: list[Condition] = []
     for part in parts:
+        spend(_PART_UNITS)
         if isinstance(part, All):
             return ALL
         if not isinstance(part, Nothing):
@@ -163,7 +167,7 @@ def either(parts: Iterable[Condition]) -> Condition:
 def united(ranges: Iterable[KeyRange]) -> KeyRanges:
     """In order, without overlaps."""
     found: list[KeyRange] = []
-    for each in sorted(ranges):
+    for each in sorted_values(ranges):
         if each.low >= each.high:
             continue
         if found and each.low < found[-1].high:
@@ -237,6 +241,7 @@ def pinned_prefixes(condition: Condition, paths: Sequence[str]) -> list[Key] | N
         return None
     found: dict[tuple[bytes, ...], list[Key]] = {}
     for row in rows:
+        spend(20)
         key: list[Value] = []
         for path in paths:
             if path not in row:
@@ -279,12 +284,14 @@ def _assignments(condition: Condition, paths: frozenset[str]) -> list[_Row] | No
     if isinstance(condition, In):
         if condition.path not in paths:
             return [{}]
+        spend(5 * len(condition.values))
         return [{condition.path: _key_value(value)} for value in condition.values]
     if isinstance(condition, Nothing):
         return []
     if isinstance(condition, Or):
         united: list[_Row] = []
         for part in condition.parts:
+            spend(_PART_UNITS)
             rows = _assignments(part, paths)
             if rows is None or len(united) + len(rows) > _PINS_MAX:
                 return None

@@ -1,4 +1,5 @@
-"""Large BSON documents decoded in portions: the same values, and the same refusals, as of the decoder itself."""
+"""Large BSON documents decoded and encoded in portions: the same values, and the same refusals, as of the `bson` package
+itself."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from armillary import limits
 from armillary.doors.mongo.wire.messages import decode_document
 from armillary.errors import Failure
 from armillary.model.bson import bson_portions
-from armillary.model.bson.bson_values import CODEC, decode
+from armillary.model.bson.bson_values import CODEC, decode, encode
 
 _SCALARS: list[Any] = [
     *(
@@ -67,7 +68,11 @@ def _decoded(decoder: Any, encoded: bytes) -> Any:
 
 @pytest.fixture(autouse=True)
 def _small(with_limits: WithLimits) -> None:
-    with_limits(WORK_AT_ONCE_BSON_BYTES=80)  # portions are half of it
+    with_limits(
+        WORK_AT_ONCE_BSON_BYTES=80,  # portions are half of it
+        WORK_AT_ONCE_BSON_ELEMENTS=7,
+        WORK_PORTION=5,
+    )
 
 
 def _in_portions(encoded: bytes) -> dict[str, Any]:
@@ -81,6 +86,21 @@ def test_the_same_values(seed: int) -> None:
         encoded = bson.encode(document, codec_options=CODEC)
         assert _in_portions(encoded) == bson.decode(encoded, CODEC)
         assert bson.encode(_in_portions(encoded), codec_options=CODEC) == encoded
+        assert bson_portions.encode_in_portions(document, CODEC) == encoded
+
+
+def test_ids_are_written_first_where_the_encoder_does() -> None:
+    document = {"a": [{"b": n, "_id": n} for n in range(9)], "d": {f"f{n}": n for n in range(9)} | {"_id": 3}, "_id": 1}
+    assert bson_portions.encode_in_portions(document, CODEC) == bson.encode(document, codec_options=CODEC)
+
+
+@pytest.mark.parametrize("value", [1 << 64, object(), "\ud800", {1: 1}, {"a\0": 1}, {1: [0] * 50}, {"a\0": [0] * 50}])
+def test_the_same_refusals_of_the_encoder(value: Any) -> None:
+    document = {"a": [*range(20), value]}
+    with pytest.raises(Exception) as expected:
+        bson.encode(document, codec_options=CODEC)
+    with pytest.raises(type(expected.value)):
+        bson_portions.encode_in_portions(document, CODEC)
 
 
 def test_the_same_refusals(seed: int) -> None:
@@ -123,4 +143,7 @@ def test_it_gives_way(monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits) 
     document = {"a": [{"x": n, "y": "text"} for n in range(30_000)], "b": {f"f{n}": n for n in range(30_000)}}
     encoded = bson.encode(document)
     assert decode(encoded) == document
+    assert len(spent) > 20 and max(spent) < limits.WORK_SLICE_UNITS, "at most a slice at a time"
+    spent.clear()
+    assert encode(document) == encoded
     assert len(spent) > 20 and max(spent) < limits.WORK_SLICE_UNITS, "at most a slice at a time"

@@ -1,7 +1,7 @@
-"""Decoding of large BSON documents in portions. The C decoder holds the interpreter for 20 ms a megabyte, so a message
-of 16 MB would stop every other request for a third of a second. Here a run of adjacent elements is cut out of the
-document and decoded as a document of its own, and work is counted before the next; large embedded documents and arrays
-are decoded recursively. The result, and the errors, are the same.
+"""Decoding and encoding of large BSON documents in portions. The C decoder holds the interpreter for 20 ms a megabyte,
+so a message of 16 MB would stop every other request for a third of a second; the encoder for 10 ms a megabyte. Here a
+run of adjacent elements is decoded or encoded as a document of its own, and work is counted before the next; large
+embedded documents and arrays are taken apart recursively. The result, and the errors, are the same.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import bson
@@ -22,6 +23,10 @@ _UNIT_BYTES: Final = 5  # of small numbers, the slowest; about 100 ns
 _INT32: Final = struct.Struct("<i")
 _EMPTY_BYTES: Final = 5
 _DOCUMENT, _ARRAY = 3, 4
+_ENCODED_UNITS: Final = 2  # of 100 ns, to count and to encode one element
+_TEXT_UNIT_CHARACTERS: Final = 256
+_NAME_AT: Final = _INT32.size + len(b"\n")
+_WRAPPED_AT: Final = _INT32.size + len(b"\3\0") + _INT32.size
 # Elements whose type determines their size, many at a time: the regular expression is faster than a loop.
 _FIXED: Final = re.compile(
     rb"(?:[\x01\x09\x11\x12][^\0]*+\0.{8}|\x10[^\0]*+\0.{4}|[\x06\x0a\x7f\xff][^\0]*+\0|\x08[^\0]*+\0."
@@ -136,3 +141,86 @@ def _pieces(encoded: bytes, begin: int, end: int) -> Iterator[_Piece]:
     if at > first:
         spend((at - first) // _UNIT_BYTES)
         yield _Piece(first, at)
+
+
+# Encoding.
+
+
+def encoding_units(value: dict[str, Any] | list[Any], units_max: int) -> int:
+    """The work of encoding a document or an array, one unit for each element and more for long texts. Counting ends
+    when it exceeds `units_max`."""
+    units = 0
+    pending = [value]
+    while pending:
+        holder = pending.pop()
+        units += 1 + len(holder)
+        if units > units_max:
+            break
+        for each in holder.values() if holder.__class__ is dict else holder:  # type: ignore[union-attr]
+            kind = each.__class__
+            if kind is str:
+                if len(each) > _TEXT_UNIT_CHARACTERS:
+                    units += len(each) // _TEXT_UNIT_CHARACTERS
+            elif kind is dict or kind is list:
+                pending.append(each)
+    return units
+
+
+def encode_in_portions(document: dict[str, Any], codec: CodecOptions[dict[str, Any]]) -> bytes:
+    """The result of `bson.encode`. May give way."""
+    if "_id" in document and next(iter(document)) != "_id":  # the encoder writes it first
+        document = {"_id": document["_id"], **document}
+    encoder = _Encoder(codec)
+    encoder.write(document)
+    return b"".join(encoder.parts)
+
+
+class _Encoder:
+    """`parts` are joined once, at the end: a length is filled in when the content after it is written."""
+
+    def __init__(self, codec: CodecOptions[dict[str, Any]]) -> None:
+        self.parts: list[bytes] = []
+        self._codec = codec
+
+    def write(self, value: dict[str, Any] | list[Any]) -> int:
+        """Write a document or an array that is too large to be encoded at once; returns its size."""
+        length_at = len(self.parts)
+        self.parts.append(b"")
+        size_bytes = _EMPTY_BYTES
+        names = value if isinstance(value, dict) else map(str, range(len(value)))
+        elements = zip(names, value.values() if isinstance(value, dict) else value, strict=True)
+        while batch := dict(islice(elements, limits.WORK_PORTION)):
+            for portion, units in _portions(batch):
+                size_bytes += self._write_large(portion) if units > limits.WORK_AT_ONCE_BSON_ELEMENTS else self._write_portion(portion)
+        self.parts.append(b"\0")
+        self.parts[length_at] = _INT32.pack(size_bytes)
+        return size_bytes
+
+    def _write_portion(self, portion: dict[str, Any]) -> int:
+        """As an embedded document: of a document on its own the encoder would write `_id` first."""
+        encoded = bson.encode({"": portion}, codec_options=self._codec)[_WRAPPED_AT : -len(b"\0\0")]
+        self.parts.append(encoded)
+        return len(encoded)
+
+    def _write_large(self, portion: dict[str, Any]) -> int:
+        ((name, value),) = portion.items()
+        if value.__class__ not in (dict, list):  # a long text
+            return self._write_portion(portion)
+        name_bytes = bson.encode({name: None})[_NAME_AT:-1]  # refused if it is no name
+        self.parts.append(bytes([_ARRAY if value.__class__ is list else _DOCUMENT]) + name_bytes)
+        return 1 + len(name_bytes) + self.write(value)
+
+
+def _portions(batch: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Elements in portions that can be encoded at once, and single ones that cannot, each with its units."""
+    pending = [batch]
+    while pending:
+        portion = pending.pop()
+        units = encoding_units(portion, limits.WORK_AT_ONCE_BSON_ELEMENTS)
+        spend(_ENCODED_UNITS * min(units, limits.WORK_AT_ONCE_BSON_ELEMENTS))
+        if units <= limits.WORK_AT_ONCE_BSON_ELEMENTS or len(portion) == 1:
+            yield portion, units
+        else:
+            elements = iter(portion.items())
+            first = dict(islice(elements, len(portion) // 2))
+            pending += [dict(elements), first]

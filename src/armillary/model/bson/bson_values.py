@@ -26,7 +26,7 @@ from bson.regex import Regex
 from bson.timestamp import Timestamp
 
 from armillary import limits
-from armillary.model.bson.bson_portions import decode_in_portions
+from armillary.model.bson.bson_portions import decode_in_portions, encode_in_portions, encoding_units
 from armillary.work import spend
 
 Document = dict[str, Any]
@@ -71,6 +71,8 @@ def decode(encoded: bytes) -> Document:
 
 
 def encode(document: Document) -> bytes:
+    if encoding_units(document, limits.WORK_AT_ONCE_BSON_ELEMENTS) > limits.WORK_AT_ONCE_BSON_ELEMENTS:
+        return encode_in_portions(document, CODEC)
     encoded = bson.encode(document, codec_options=CODEC)
     if len(encoded) > _LARGE_BYTES:
         spend(len(encoded) // _DECODED_UNIT_BYTES)

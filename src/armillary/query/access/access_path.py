@@ -50,6 +50,7 @@ _BATCH_ITEMS = 64  # loaded together
 _BATCH_ITEMS_FIRST = 16  # before it is known how large they are
 _BATCH_BYTES = 4 * limits.MB
 _SEEK_UNITS, _ENTRY_UNITS = 50, 5  # of work: to find a place in the index, and to read on from there
+_PART_UNITS = 5  # to look at a part of a condition
 _CHECK_EVERY = 256
 
 _STEPS_BEFORE_SEEK = 16  # stepping this far is cheaper than opening another scan
@@ -124,6 +125,7 @@ def count_index_use(condition: Condition, index: Index, counters: Counters) -> N
     pending = [condition]
     while pending:
         part = pending.pop()
+        spend(_PART_UNITS)
         if isinstance(part, (And, Or)):
             pending.extend(part.parts)
         elif isinstance(part, (Equal, In, Defined)):
@@ -382,6 +384,7 @@ class _Finder:
         return best
 
     def _serves(self, condition: Condition) -> bool:
+        spend(_PART_UNITS)
         if isinstance(condition, Equal):
             return self.run(condition) is not None
         if isinstance(condition, In):

@@ -23,7 +23,7 @@ from armillary.languages.mongo.errors import bad_value
 from armillary.languages.mongo.filters.regexes import matcher_of
 from armillary.languages.mongo.filters.value_types import number_of
 from armillary.model.bson.bson_values import MISSING, Key, is_number, list_keys, order_key
-from armillary.work import spend
+from armillary.work import portions, spend
 
 Test = Callable[[Any], bool]
 KeyFunction = Callable[[Any], Key]
@@ -146,13 +146,19 @@ def always(_value: Any) -> bool:
 
 def among(operands: list[Any], key: KeyFunction) -> Test:
     """`$in`: equal to one of several values, or matching one of several regular expressions."""
-    patterns = [regex_test(each) for each in operands if isinstance(each, Regex)]
-    others = [each for each in operands if not isinstance(each, Regex)]
-    has_null = any(each is None for each in others)
-    if key is order_key and not patterns and not has_null and all(type(each) is str for each in others):
-        texts = frozenset(others)
-        return lambda value: type(value) is str and value in texts
-    wanted = frozenset(list_keys(others, key))
+    wanted: set[Any] = set()
+    if key is order_key and all(all([type(each) is str for each in portion]) for portion in portions(operands, 1)):
+        for portion in portions(operands, 1):
+            wanted.update(portion)
+        return lambda value: type(value) is str and value in wanted
+    patterns: list[Test] = []
+    has_null = False
+    for portion in portions(operands, 2):
+        others = [each for each in portion if not isinstance(each, Regex)]
+        if len(others) < len(portion):
+            patterns += [regex_test(each) for each in portion if isinstance(each, Regex)]
+        has_null = has_null or any([each is None for each in others])
+        wanted.update(list_keys(others, key))
 
     def test(value: Any) -> bool:
         if value is MISSING:

@@ -36,7 +36,7 @@ from armillary.languages.mongo.filters.regexes import regex_matcher
 from armillary.languages.mongo.filters.text_search import TextIndex, TextQuery
 from armillary.languages.mongo.validation.json_schema import compile_schema
 from armillary.model.bson.bson_values import MISSING, Document, encode, is_number, regex_options
-from armillary.work import spend
+from armillary.work import portions, spend
 
 _NO_SCRIPTS, _NO_TEXT_INDEX = 115, 27
 _STRIDE: Final = 256  # elements between two calls that meter work
@@ -143,8 +143,8 @@ class _Reader:
             raise bad_value(f"{name} argument must be an array")
         if not operand:
             raise bad_value("$and/$or/$nor must be a nonempty array")
-        for each in operand:
-            if type(each) is not dict:
+        for portion in portions(operand, 1):
+            if not all([type(each) is dict for each in portion]):
                 raise bad_value("$or/$and/$nor entries need to be full objects")
         if name == "$or" and len(operand) > _MANY_VALUES:
             one_of = self._one_of(operand)
@@ -162,11 +162,12 @@ class _Reader:
         """An `$or` of equalities on one field, compiled as `$in`; None if it is not one."""
         path = next(iter(branches[0]), "")
         values: list[Any] = []
-        for each in branches:
-            value = each.get(path, MISSING)
-            if len(each) != 1 or value is None or value is MISSING or isinstance(value, Regex | DBRef | dict):
-                return None
-            values.append(value)
+        for portion in portions(branches, 5):
+            for each in portion:
+                value = each.get(path, MISSING)
+                if len(each) != 1 or value is None or value is MISSING or isinstance(value, Regex | DBRef | dict):
+                    return None
+                values.append(value)
         return None if path.startswith("$") else at_path(path, Leaf(comparisons.among(values, self._key)))
 
     def _expression(self, operand: Any) -> Node:
@@ -269,8 +270,9 @@ class _Reader:
     def _among(self, name: str, operand: Any) -> Leaf:
         if type(operand) is not list:
             raise bad_value(f"{name} needs an array")
-        if any(is_operators(each) for each in operand):
-            raise bad_value(f"cannot nest $ under {name}")
+        for portion in portions(operand, 2):
+            if any([is_operators(each) for each in portion]):
+                raise bad_value(f"cannot nest $ under {name}")
         return Leaf(comparisons.among(operand, self._key))
 
     def _negated(self, path: str, operand: Any) -> ValuePredicate:
