@@ -35,6 +35,8 @@ Check = Callable[[], None]  # called before a run continues; raises to end it, f
 _SLICE = limits.WORK_SLICE_UNITS
 _left = _SLICE  # units until the next turn of the event loop
 _overrun = 0  # units spent outside of runs since the event loop had its last turn
+_long_runs = 0  # runs under way that have given way at least once, and may hold many values
+after_long_runs: Callable[[], object] | None = None  # called when the last of them is over
 longest_units = 0  # the most that was spent between two turns: checked by tests of fairness
 
 
@@ -46,6 +48,7 @@ class Run(greenlet):  # type: ignore[misc] # the library has no types
     made_bytes = 0
     derived: dict[Any, Any] | None = None
     is_over = False
+    is_long = False  # it has given way
     answer: Any = None
     error: Exception | None = None  # that the function raised: an exception that left the greenlet would end it
     checks: tuple[Check, ...] = ()
@@ -59,9 +62,19 @@ class Run(greenlet):  # type: ignore[misc] # the library has no types
                 self.answer = fn()
             except Exception as error:
                 self.error = error
+            finally:
+                if self.is_long:
+                    self._end_long()
             self.is_over, self.made_bytes, self.derived = True, 0, None
             fn = None
             fn = self.parent.switch()
+
+    def _end_long(self) -> None:
+        global _long_runs
+        self.is_long = False
+        _long_runs -= 1
+        if not _long_runs and after_long_runs is not None:
+            after_long_runs()
 
 
 class _Idle(threading.local):
@@ -368,7 +381,7 @@ def _begin_slice() -> None:
 
 
 def _give_way() -> None:
-    global _left, _overrun, longest_units
+    global _left, _long_runs, _overrun, longest_units
     spent = _SLICE - _left
     run_now = getcurrent()
     if _bound is not None:
@@ -376,6 +389,9 @@ def _give_way() -> None:
         return
     if isinstance(run_now, Run) and run_now.parent is not None and not _holds:
         longest_units = max(longest_units, spent)
+        if not run_now.is_long:
+            run_now.is_long = True
+            _long_runs += 1
         run_now.parent.switch(None)
         return
     # Nothing here can switch to the event loop. The units are added up until its next turn, for tests.

@@ -11,11 +11,12 @@ import gc
 import logging
 import os
 import signal
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 
 import uvloop
 
-from armillary import __version__
+from armillary import __version__, work
 from armillary.account.account import Account
 from armillary.clock import Clock, MovableClock, SystemClock
 from armillary.net.connection_limits import Crowd
@@ -58,14 +59,36 @@ async def serve(settings: Settings, secrets: set[str | None] | None = None) -> N
             settings,
             **{name: f"{settings.scheme(name)}://{in_url(settings.host)}:{door.port}" for name, door in doors.items()},
         )
-        # What was made until now stays: the collector need not look at it again in every full pass.
-        gc.collect()
-        gc.freeze()
-        # Requests make and drop many small objects and hardly any cycles: looking for those less often is measurable.
-        gc.set_threshold(20_000, 20, 50)
-        await stopping.wait()
+        with _full_collections_in_pauses():
+            await stopping.wait()
         log.info("stopping")
     log.info("stopped")
+
+
+# A full pass of Python's garbage collector looks at every live container object and cannot be interrupted: with the
+# million values that one evaluation may hold it would stop all requests for more than 100 ms. So full passes are made
+# between long evaluations, when little is alive, and during one only after a very large number of new objects.
+# Requests make and drop many small objects and hardly any cycles: looking for those less often is measurable.
+_YOUNG_OBJECTS = 20_000  # made and not dropped, for a pass over them
+_YOUNG_PASSES = 5  # for a pass over what they left: 100,000 objects, about 5 ms
+_PASSES_AT_MOST, _PASSES_IN_PAUSE = 100, 5  # of the latter kind, for a full one
+
+
+@contextmanager
+def _full_collections_in_pauses() -> Iterator[None]:
+    def collect() -> None:
+        if gc.get_count()[2] >= _PASSES_IN_PAUSE:
+            gc.collect()
+
+    gc.collect()
+    gc.freeze()  # what was made until now stays: full passes need not look at it again
+    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_PASSES, _PASSES_AT_MOST)
+    loop = asyncio.get_running_loop()
+    work.after_long_runs = lambda: loop.call_soon(collect)  # its values are referenced until its task goes on
+    try:
+        yield
+    finally:
+        work.after_long_runs = None
 
 
 def _stop_signal() -> asyncio.Event:

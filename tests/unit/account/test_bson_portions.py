@@ -1,5 +1,5 @@
-"""Large BSON documents decoded and encoded in portions: the same values, and the same refusals, as of the `bson` package
-itself."""
+"""Large BSON documents decoded and encoded in portions: the same values, and the same refusals, as of the `bson`
+package itself."""
 
 from __future__ import annotations
 

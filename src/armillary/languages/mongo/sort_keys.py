@@ -28,7 +28,7 @@ from armillary.model.bson.bson_values import (
     shell_text,
 )
 from armillary.model.indexes.field_indexes import EMPTY, Parts, rows_of
-from armillary.work import sorted_values, spend
+from armillary.work import portions, sorted_values, spend
 
 _NULL: Final[Key] = (CLASS_NULL,)
 _EMPTY: Final[Key] = (CLASS_EMPTY_ARRAY,)
@@ -167,15 +167,20 @@ def _key_of(
     turned = [place for place, field in enumerate(fields) if field.is_descending]
 
     def of_document(document: Document) -> Any:
-        rows = [_turned(row, turned) for row in _rows(document, parts, key)]
-        return rows[0] if len(rows) == 1 else min(rows)
+        rows = _rows(document, parts, key)
+        if turned:
+            rows = [_turned(row, turned) for portion in portions(rows) for row in portion]
+        return rows[0] if len(rows) == 1 else _extreme(rows, min)
 
     return of_document
 
 
+def _extreme(rows: list[Any], choose: Callable[[Iterable[Any]], Any]) -> Any:
+    """The least or the greatest of the rows."""
+    return choose([choose(portion) for portion in portions(rows, 3)])
+
+
 def _turned(row: tuple[Key, ...], places: list[int]) -> tuple[Any, ...]:
-    if not places:
-        return row
     keys: list[Any] = list(row)
     for place in places:
         keys[place] = Descending(keys[place])
@@ -191,14 +196,14 @@ def _key_of_one(field: SortField, key: Callable[[Any], Key]) -> Callable[[Docume
             value = document.get(name)
             if type(value) is not list:
                 return key(value)
-        return min(_rows(document, parts, key))[0]
+        return _extreme(_rows(document, parts, key), min)[0]
 
     def descending(document: Document) -> Any:
         if name:
             value = document.get(name)
             if type(value) is not list:
                 return Descending(key(value))
-        return Descending(max(_rows(document, parts, key))[0])
+        return Descending(_extreme(_rows(document, parts, key), max)[0])
 
     return descending if field.is_descending else ascending
 

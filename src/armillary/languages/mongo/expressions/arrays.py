@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any, Final
 
 from armillary import limits, work
@@ -141,7 +141,10 @@ def _range(start: Any, end: Any, step: Any = 1) -> list[int]:
     if len(found) > limits.MONGO_RANGE_MAX:
         raise refusal(146, f"$range would use too much memory: {len(found)} numbers, at most {limits.MONGO_RANGE_MAX}")
     work.make(NUMBER_BYTES * len(found))
-    return list(found)
+    made: list[int] = []
+    for portion in work.portions(found, 1):
+        made += portion
+    return made
 
 
 def _index_of_array(key: KeyOf, array: Any, wanted: Any, start: Any = 0, end: Any = MISSING) -> Any:
@@ -225,14 +228,15 @@ def _zip(name: str, spec: Any, context: Context) -> Expression:
         lengths = [len(array) for array in arrays]
         row_bytes = LIST_BYTES + 8 + 8 * len(arrays)
         work.make((max(lengths) if is_longest else min(lengths)) * row_bytes)
-        work.spend(sum(lengths))
-        if not is_longest:
-            return [list(each) for each in zip(*arrays, strict=False)]
-        fills = [None if (value := each(scope)) is MISSING else value for each in fillers]
-        return [
-            [fill if value is MISSING else value for value, fill in zip(row, fills, strict=True)]
-            for row in zip_longest(*arrays, fillvalue=MISSING)
-        ]
+        rows = zip_longest(*arrays, fillvalue=MISSING) if is_longest else zip(*arrays, strict=False)
+        fills = [None if (value := each(scope)) is MISSING else value for each in fillers] if is_longest else []
+        zipped: list[list[Any]] = []
+        while portion := [list(row) for row in islice(rows, limits.WORK_PORTION)]:
+            work.spend(len(portion) * (1 + len(arrays)))
+            for row in portion if is_longest else ():
+                row[:] = [fill if value is MISSING else value for value, fill in zip(row, fills, strict=True)]
+            zipped += portion
+        return zipped
 
     return evaluate
 
@@ -272,7 +276,7 @@ def greatest(key: KeyOf, values: list[Any], count: int) -> list[Any]:
 
 def _extreme(key: KeyOf, values: list[Any], count: int, *, is_greatest: bool) -> list[Any]:
     work.make(NUMBER_BYTES * len(values))
-    found = [value for value in values if not is_nullish(value)]
+    found = [value for portion in work.portions(values, 1) for value in portion if not is_nullish(value)]
     if len(found) > _STRIDE:
         return sorted_values(found, key, is_reversed=is_greatest)[:count]
     return (heapq.nlargest if is_greatest else heapq.nsmallest)(count, found, key=key)

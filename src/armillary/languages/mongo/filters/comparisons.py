@@ -147,7 +147,7 @@ def always(_value: Any) -> bool:
 def among(operands: list[Any], key: KeyFunction) -> Test:
     """`$in`: equal to one of several values, or matching one of several regular expressions."""
     wanted: set[Any] = set()
-    if key is order_key and all(all([type(each) is str for each in portion]) for portion in portions(operands, 1)):
+    if key is order_key and all(all(type(each) is str for each in portion) for portion in portions(operands, 1)):
         for portion in portions(operands, 1):
             wanted.update(portion)
         return lambda value: type(value) is str and value in wanted
@@ -157,7 +157,7 @@ def among(operands: list[Any], key: KeyFunction) -> Test:
         others = [each for each in portion if not isinstance(each, Regex)]
         if len(others) < len(portion):
             patterns += [regex_test(each) for each in portion if isinstance(each, Regex)]
-        has_null = has_null or any([each is None for each in others])
+        has_null = has_null or any(each is None for each in others)
         wanted.update(list_keys(others, key))
 
     def test(value: Any) -> bool:

@@ -144,7 +144,7 @@ class _Reader:
         if not operand:
             raise bad_value("$and/$or/$nor must be a nonempty array")
         for portion in portions(operand, 1):
-            if not all([type(each) is dict for each in portion]):
+            if not all(type(each) is dict for each in portion):
                 raise bad_value("$or/$and/$nor entries need to be full objects")
         if name == "$or" and len(operand) > _MANY_VALUES:
             one_of = self._one_of(operand)
@@ -271,7 +271,7 @@ class _Reader:
         if type(operand) is not list:
             raise bad_value(f"{name} needs an array")
         for portion in portions(operand, 2):
-            if any([is_operators(each) for each in portion]):
+            if any(is_operators(each) for each in portion):
                 raise bad_value(f"cannot nest $ under {name}")
         return Leaf(comparisons.among(operand, self._key))
 
