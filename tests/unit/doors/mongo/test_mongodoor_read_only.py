@@ -52,7 +52,7 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "killSessions": (OWN, {"killSessions": [LSID]}),
     "abortTransaction": (OWN, {**IN_TRANSACTION, "$db": "admin"}),
     "killAllSessions": (REFUSED, {"killAllSessions": []}),
-    "commitTransaction": (REFUSED, {**IN_TRANSACTION, "$db": "admin"}),
+    "commitTransaction": (OWN, {**IN_TRANSACTION, "$db": "admin"}),
     "killOp": (REFUSED, {"op": "op", "$db": "admin"}),
     "configureFailPoint": (
         REFUSED,
@@ -267,6 +267,24 @@ async def test_a_client_that_reads_ends_its_own(world: World) -> None:
     assert (await world.house.ask(more, client=world.writer))["code"] == 43
     await world.ask_as_reader("killSessions", {"killSessions": [OWN_LSID]})
     assert (await world.house.ask(more, client=world.reader))["code"] == 43
+
+
+async def test_a_client_that_reads_commits_what_it_read(world: World) -> None:
+    number = {"lsid": OWN_LSID, "txnNumber": Int64(1), "autocommit": False}
+    for _ in range(2):
+        refused = await world.ask_as_reader("insert", {**TABLE["insert"][1], "startTransaction": True, **number})
+        assert refused["code"] == 13 and refused["codeName"] == "Unauthorized", "no transaction is begun"
+    assert (await world.ask_as_reader("find", {"find": "c", "startTransaction": True, **number}))["ok"] == 1
+    for name in ("insert", "update", "delete", "findAndModify", "create", "createIndexes", "bulkWrite"):
+        assert (await world.ask_as_reader(name, {**TABLE[name][1], **number}))["code"] == 13, name
+    merge = {"aggregate": "c", "pipeline": [{"$merge": "d"}], "cursor": {}, **number}
+    assert (await world.ask_as_reader("find", {"find": "c", **number}))["ok"] == 1, "the transaction is still open"
+    assert (await world.ask_as_reader("commitTransaction", {"$db": "admin", **number}))["ok"] == 1
+    assert (await world.ask_as_reader("commitTransaction", {"$db": "admin", **number}))["ok"] == 1, "sent again"
+    again = {**number, "txnNumber": Int64(2)}
+    assert (await world.ask_as_reader("find", {"find": "c", "startTransaction": True, **again}))["ok"] == 1
+    assert (await world.ask_as_reader("aggregate", {**merge, **again}))["code"] == 13
+    assert (await world.ask_as_reader("commitTransaction", {"$db": "admin", **again}))["code"] == 251, "it was aborted"
 
 
 # Whether an account exists is no stranger's to know.

@@ -210,7 +210,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "endSessions": Command(session_commands.end_sessions, "end sessions", is_stable=True),
     "killSessions": Command(session_commands.kill_sessions, "end sessions and what they run", is_stable=True),
     "killAllSessions": Command(session_commands.kill_all_sessions, "end all sessions", acts_on_others=True),
-    "commitTransaction": Command(session_commands.commit, "do it all", writes=True, is_admin=True, is_stable=True),
+    "commitTransaction": Command(session_commands.commit, "do it all", is_admin=True, is_stable=True),
     "abortTransaction": Command(session_commands.abort, "do nothing of it", is_admin=True, is_stable=True),
     # Diagnostics.
     "hostInfo": Command(diagnostics.describe_host, "the machine"),

@@ -18,6 +18,7 @@ from armillary.doors.mongo.call import Call, Command, Reply
 from armillary.doors.mongo.commands import capped
 from armillary.doors.mongo.sessions.sessions import Session, session_id_of
 from armillary.doors.mongo.sessions.transactions import Transaction
+from armillary.doors.mongo.settings import Grant
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document
@@ -141,6 +142,7 @@ async def close_cursors(call: Call, transaction: Transaction) -> None:
 
 
 async def commit(call: Call) -> Reply:
+    """Also for keys that may only read: the writes of their transactions were refused one by one."""
     session, number = _addressed(call)
 
     async def announce(database: str, name: str, container: Container) -> None:
@@ -149,7 +151,7 @@ async def commit(call: Call) -> Reply:
 
     transaction = session.transaction
     if number != session.txn_number or not isinstance(transaction, Transaction):
-        if _was_committed(call, session.id, number):
+        if call.client.grant is Grant.WRITE and _was_committed(call, session.id, number):
             return {}
         raise unknown(number, session.txn_number)
     if transaction.state == "committed":
@@ -161,6 +163,7 @@ async def commit(call: Call) -> Reply:
     async with transaction.lock:
         await close_cursors(call, transaction)
         await transaction.commit(session.id, announce)
+    call.services.cluster_time.tick()
     return {}
 
 
