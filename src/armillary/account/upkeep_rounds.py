@@ -77,6 +77,10 @@ class Rounds:
             self._thinned.pop(place, None)
 
     async def _collect(self, throttle: Throttle) -> None:
+        served = {(each.record.rid, range_id) for each in self._registry.containers for range_id in each.partitions}
+        for place in (self._looks.keys() | self._thinned.keys()) - served:  # split or merged meanwhile
+            self._looks.pop(place, None)
+            self._thinned.pop(place, None)
         for container in self._registry.containers:
             for partition in list(container.partitions.values()):
                 place = (container.record.rid, partition.range.id)

@@ -124,6 +124,34 @@ async def house() -> AsyncIterator[House]:
     await house.close()
 
 
+def _numbers(house: House) -> set[int]:
+    return {each.store for each in house.container.map.ranges}
+
+
+async def _is_empty(house: House, number: int) -> bool:
+    return not await house.engine.store(number).read(lambda view: any(view.scan(b"", b"\xff")))
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_stores_of_parents_are_emptied_while_upkeep_runs_twice(house: House, is_cancelled: bool) -> None:
+    """As when the background upkeep has begun with it, or is cancelled in the middle."""
+    await house.create()
+    await house.fill(20)
+    before = _numbers(house)
+    await house.split(0)
+    (parent,) = before - _numbers(house)
+    house.clock.advance(limits.RETIRED_SECONDS + 1)
+    gc.collect()
+    assert not await _is_empty(house, parent)
+    background = asyncio.create_task(house.account.reshaper.keep_up())
+    await asyncio.sleep(0)
+    if is_cancelled:
+        background.cancel()
+    await house.account.reshaper.keep_up()
+    assert await _is_empty(house, parent)
+    await asyncio.gather(background, return_exceptions=True)
+
+
 def test_every_space_is_copied() -> None:
     assert set(transfers.COPIED_SPACES) == set(partition_check.SPACES)
 

@@ -4,6 +4,7 @@ is emptied. The container's record lists them, so that a store is emptied after 
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import Iterable
 from dataclasses import replace
@@ -32,6 +33,7 @@ class Retirement:
         self._catalog = catalog
         self._clock = clock
         self._retired: list[_Retired] = []
+        self._lock = asyncio.Lock()  # of `collect`
 
     def enter(self, container: Container) -> None:
         """Those that were retired before a restart have no readers."""
@@ -48,17 +50,23 @@ class Retirement:
         self._retired = [each for each in self._retired if each.container is not container]
 
     async def collect(self) -> None:
-        """Empty the stores whose time is over."""
-        now_s = self._clock.now_s()
-        due = [each for each in self._retired if _is_due(each, now_s)]
-        self._retired = [each for each in self._retired if each not in due]
-        while due:
-            try:
-                await self._empty(due[-1])
-            except Failure:
-                self._retired += due
-                raise
-            due.pop()
+        """Empty the stores whose time is over. Returns when they are empty, also if another call has begun that. A
+        store whose emptying fails or is cancelled stays listed, and does not keep the others from being emptied."""
+        failures: list[Failure] = []
+        async with self._lock:
+            now_s = self._clock.now_s()
+            for each in [each for each in self._retired if _is_due(each, now_s)]:
+                if each not in self._retired:
+                    continue  # its container was deleted meanwhile
+                try:
+                    await self._empty(each)
+                except Failure as failure:
+                    if each in self._retired:
+                        failures.append(failure)
+                else:
+                    self._retired.remove(each)
+        if failures:
+            raise failures[0]
 
     async def _empty(self, retired: _Retired) -> None:
         partition = retired.partition() if retired.partition is not None else None
