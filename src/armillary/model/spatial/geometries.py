@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from armillary import limits
 from armillary.model.spatial.geodesy import Coordinates, Vector, area_left, direction
-from armillary.work import sorted_values, spend
+from armillary.work import portions, sorted_values, spend
 
 T = TypeVar("T")
 
@@ -70,11 +70,12 @@ class Shape:
 
     @property
     def edges(self) -> list[Edge]:
-        return [edge for chain in self.chains for edge in chain.edges]
+        return [edge for chain in self.chains for portion in portions(chain.edges, 1) for edge in portion]
 
     @property
     def places(self) -> list[Coordinates]:
-        return [*self.points, *[place for chain in self.chains for place in chain.places]]
+        places = [place for chain in self.chains for portion in portions(chain.places, 1) for place in portion]
+        return [*self.points, *places]
 
 
 def parse_shape(given: dict[str, Any], is_planar: bool, *, is_trusted: bool = False) -> Shape:
@@ -253,8 +254,8 @@ def near_pairs(ones: Sequence[Edge], others: Sequence[Edge]) -> Iterator[tuple[i
     if not ones or not others:
         return
     order = sorted_values(range(len(others)), lambda index: others[index].low[0])
-    lows = [others[index].low[0] for index in order]
-    width = max([other.high[0] - other.low[0] for other in others], default=0.0)
+    lows = [others[index].low[0] for portion in portions(order, 2) for index in portion]
+    width = max([other.high[0] - other.low[0] for portion in portions(others, 3) for other in portion], default=0.0)
     looked_at = 0
     for place, one in enumerate(ones):
         start, end = bisect_left(lows, one.low[0] - width), bisect_right(lows, one.high[0])
