@@ -9,12 +9,13 @@ from typing import Any, Final
 from armillary import limits
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document, encode
-from armillary.work import made, release, spend
+from armillary.work import made, portions, release, spend
 
 EXCEEDED, TOO_LARGE = 292, 10334
 _PLACE_BYTES: Final = 64  # of a slot in a list or a dictionary
 LIST_BYTES, DOCUMENT_BYTES, MEMBER_BYTES = 56, 160, 24  # of Python's objects
 _WORTH_MEASURING_BYTES: Final = 64 * limits.KB
+_SIZED: Final = frozenset([dict, list, str])
 
 
 class Budget:
@@ -50,14 +51,8 @@ def check_growth(value: Any) -> Any:
     pending = [value]
     while pending:
         holder = pending.pop()
-        spend(2 + len(holder))
-        left_bytes -= _PLACE_BYTES + 16 * len(holder)
-        for each in holder.values() if type(holder) is dict else holder:
-            kind = type(each)
-            if kind is dict or kind is list:
-                pending.append(each)
-            elif kind is str:
-                left_bytes -= len(each)
+        _texts, characters = _look_into(holder, pending)
+        left_bytes -= _PLACE_BYTES + 16 * len(holder) + characters
         if left_bytes < 0:
             raise refusal(TOO_LARGE, f"An expression makes a value of more than {limits.MONGO_VALUE_BYTES_MAX} bytes")
     return value
@@ -80,20 +75,33 @@ def _measured(value: Any) -> int:
     pending = [value]
     while pending:
         holder = pending.pop()
-        spend(2 + len(holder))
         if type(holder) is dict:
             size_bytes += DOCUMENT_BYTES + MEMBER_BYTES * len(holder)
         else:
             size_bytes += LIST_BYTES + 8 * len(holder)
-        for each in holder.values() if type(holder) is dict else holder:
+        texts, characters = _look_into(holder, pending)
+        size_bytes += LIST_BYTES * texts + characters
+        if size_bytes > limits.WORK_BYTES_MAX:
+            break
+    return size_bytes
+
+
+def _look_into(holder: Document | list[Any], pending: list[Any]) -> tuple[int, int]:
+    """Adds the documents and arrays in a document or an array to `pending`. Returns how many texts there are, and how
+    many characters they have."""
+    spend(2)
+    texts = characters = 0
+    for portion in portions(list(holder.values()) if isinstance(holder, dict) else holder, 1):
+        if _SIZED.isdisjoint(map(type, portion)):
+            continue  # most arrays are of numbers
+        for each in portion:
             kind = type(each)
             if kind is dict or kind is list:
                 pending.append(each)
             elif kind is str:
-                size_bytes += LIST_BYTES + len(each)
-        if size_bytes > limits.WORK_BYTES_MAX:
-            break
-    return size_bytes
+                texts += 1
+                characters += len(each)
+    return texts, characters
 
 
 def value_bytes(value: Any) -> int:
