@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from contextvars import copy_context
 from functools import partial
 from heapq import merge
+from itertools import islice
 from operator import itemgetter
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -162,12 +163,17 @@ def portions(values: Sequence[T], units_each: int = 10) -> Iterator[Sequence[T]]
         yield values[at : at + size]
 
 
+def paced(values: Iterable[T], units_each: int = 10) -> Iterator[T]:
+    """Values one by one, counted in portions: for comprehensions, and loops over dictionaries. May give way."""
+    given = iter(values)
+    while portion := list(islice(given, limits.WORK_PORTION)):
+        spend(len(portion) * units_each)
+        yield from portion
+
+
 def unique(values: Sequence[T]) -> list[T]:
     """The distinct values, in the order of their first places."""
-    found: dict[T, None] = {}
-    for portion in portions(values, 3):
-        found.update(dict.fromkeys(portion))
-    return list(found)
+    return list(dict.fromkeys(paced(values, 3)))
 
 
 def make(size_bytes: int) -> None:

@@ -27,8 +27,13 @@ def _keys(key: KeyOf, values: list[Any]) -> dict[Any, Any]:
 
 def _add(found: dict[Any, Any], key: KeyOf, values: list[Any]) -> None:
     work.make(_ELEMENT_BYTES * len(values))
-    for each, value in zip(list_keys(values, key), values, strict=True):
-        found.setdefault(each, value)
+    for portion in work.portions(values, 2):
+        for each, value in zip(list_keys(portion, key), portion, strict=True):
+            found.setdefault(each, value)
+
+
+def _has_all(of: dict[Any, Any], names: dict[Any, Any]) -> bool:
+    return all(name in of for name in work.paced(names, 2))
 
 
 def _equals(key: KeyOf, *arrays: Any) -> bool:
@@ -37,8 +42,8 @@ def _equals(key: KeyOf, *arrays: Any) -> bool:
             raise refusal(
                 17044, f"All operands of $setEquals must be arrays. One argument is of type: {type_name(array)}"
             )
-    first, *others = [_keys(key, array).keys() for array in arrays]
-    return all(other == first for other in others)
+    first, *others = [_keys(key, array) for array in arrays]
+    return all(len(other) == len(first) and _has_all(other, first) for other in others)
 
 
 def _intersection(key: KeyOf, *arrays: Any) -> Any:
@@ -51,7 +56,9 @@ def _intersection(key: KeyOf, *arrays: Any) -> Any:
                 17047, f"All operands of $setIntersection must be arrays. One argument is of type: {type_name(array)}"
             )
         present = _keys(key, array)
-        kept = present if kept is None else {name: value for name, value in kept.items() if name in present}
+        kept = (
+            present if kept is None else {name: value for name, value in work.paced(kept.items(), 2) if name in present}
+        )
     return list((kept or {}).values())
 
 
@@ -78,7 +85,7 @@ def _difference(key: KeyOf, left: Any, right: Any) -> Any:
                 f"both operands of $setDifference must be arrays. {which} argument is of type: {type_name(array)}",
             )
     without = _keys(key, right)
-    return [value for name, value in _keys(key, left).items() if name not in without]
+    return [value for name, value in work.paced(_keys(key, left).items(), 2) if name not in without]
 
 
 def _is_subset(key: KeyOf, left: Any, right: Any) -> bool:
@@ -88,15 +95,14 @@ def _is_subset(key: KeyOf, left: Any, right: Any) -> bool:
                 code,
                 f"both operands of $setIsSubset must be arrays. {which} argument is of type: {type_name(array)}",
             )
-    return _keys(key, left).keys() <= _keys(key, right).keys()
+    return _has_all(_keys(key, right), _keys(key, left))
 
 
 def _elements(name: str, code: int, decide: Callable[[Any], bool]) -> Callable[[Any], bool]:
     def evaluate(array: Any) -> bool:
         if type(array) is not list:
             raise refusal(code, f"{name}'s argument must be an array, but is {type_name(array)}")
-        work.spend(2 * len(array))
-        return decide(truth(value) for value in array)
+        return decide(truth(value) for value in work.paced(array, 2))
 
     return evaluate
 
