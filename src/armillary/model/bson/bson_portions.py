@@ -150,13 +150,13 @@ def encoding_units(value: dict[str, Any] | list[Any], units_max: int) -> int:
     """The work of encoding a document or an array, one unit for each element and more for long texts. Counting ends
     when it exceeds `units_max`."""
     units = 0
-    pending = [value]
+    pending: list[Any] = [value]
     while pending:
         holder = pending.pop()
         units += 1 + len(holder)
         if units > units_max:
             break
-        for each in holder.values() if holder.__class__ is dict else holder:  # type: ignore[union-attr]
+        for each in holder.values() if holder.__class__ is dict else holder:
             kind = each.__class__
             if kind is str:
                 if len(each) > _TEXT_UNIT_CHARACTERS:

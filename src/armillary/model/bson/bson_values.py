@@ -7,7 +7,7 @@ terms and error texts. Encoding and decoding is done by the `bson` package.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -183,7 +183,15 @@ def order_key(value: Any) -> Key:
     return _rare_key(value)
 
 
-def list_keys(values: list[Any], key: Callable[[Any], Key]) -> list[Key]:
+def key_set(values: Sequence[Any], key: Callable[[Any], Key]) -> set[Key]:
+    """The distinct keys of the elements of an array."""
+    found: set[Key] = set()
+    for first in range(0, len(values), _STRIDE):
+        found.update(list_keys(values[first : first + _STRIDE], key))
+    return found
+
+
+def list_keys(values: Sequence[Any], key: Callable[[Any], Key]) -> list[Key]:
     """The keys of the elements of an array."""
     if len(values) <= _STRIDE:
         spend(3 + 4 * len(values))

@@ -27,7 +27,7 @@ from armillary.languages.mongo.expressions.strings import bound
 from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.memory_budget import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
 from armillary.languages.mongo.sort_keys import element_key
-from armillary.model.bson.bson_values import MISSING, is_number, list_keys, shell_text, type_name
+from armillary.model.bson.bson_values import MISSING, is_number, key_set, shell_text, type_name
 from armillary.work import sorted_values
 
 KeyOf = Callable[[Any], Any]
@@ -178,7 +178,7 @@ def _in(name: str, spec: Any, context: Context) -> Expression:
     # each element of one array is searched in another. Values are never changed in place, so the same object has the
     # same elements.
     last: list[Any] | None = None
-    keys: frozenset[Any] | None = None
+    keys: set[Any] | None = None
 
     def evaluate(scope: Scope) -> bool:
         nonlocal last, keys
@@ -189,7 +189,7 @@ def _in(name: str, spec: Any, context: Context) -> Expression:
             last, keys = array, None
         elif keys is None and _SHORT < len(array) <= _KEYED_MAX:
             work.make(_KEYED_BYTES * len(array))
-            keys = frozenset(list_keys(array, key))
+            keys = key_set(array, key)
         if keys is not None:
             return key(wanted) in keys
         return _place_of(key(wanted), array, key) is not None

@@ -15,7 +15,7 @@ from armillary.languages.mongo.errors import FAILED_TO_PARSE, refusal
 from armillary.languages.mongo.expression_context import CURRENT, Context, Expression, Scope
 from armillary.languages.mongo.memory_budget import DOCUMENT_BYTES, LIST_BYTES, MEMBER_BYTES, check_growth
 from armillary.model.bson.bson_values import MISSING, Document, shell_text
-from armillary.work import make, spend
+from armillary.work import make, paced, spend
 
 UNKNOWN_EXPRESSION: Final = 168
 
@@ -211,9 +211,8 @@ def value_at(value: Any, parts: Sequence[str], first: int = 0) -> Any:
             value = value.get(parts[place], MISSING)
         elif type(value) is list:
             make(16 * len(value))
-            spend(3 * len(value))
-            found = [value_at(each, parts, place) for each in value if type(each) is dict or type(each) is DBRef]
-            return [each for each in found if each is not MISSING]
+            inner = [each for each in value if type(each) is dict or type(each) is DBRef]
+            return [each for each in [value_at(each, parts, place) for each in paced(inner, 3)] if each is not MISSING]
         elif type(value) is DBRef:
             value = value.as_doc().get(parts[place], MISSING)
         else:

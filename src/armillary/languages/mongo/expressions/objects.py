@@ -41,8 +41,7 @@ def _object_to_array(value: Any) -> Any:
     if type(value) is not dict:
         raise refusal(40390, f"$objectToArray requires a document input, found: {type_name(value)}")
     work.make(len(value) * (DOCUMENT_BYTES + 2 * MEMBER_BYTES + 8))
-    work.spend(len(value))
-    return [{"k": name, "v": each} for name, each in value.items()]
+    return [{"k": name, "v": each} for name, each in work.paced(value.items(), 1)]
 
 
 def _field_name(name: str, spec: Any, context: Context) -> Expression:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armillary.languages.mongo import paths
-from armillary.model.bson.bson_values import MISSING, Document, list_keys
+from armillary.model.bson.bson_values import MISSING, Document, key_set
 from armillary.work import spend
 
 _MANY = 64
@@ -131,7 +131,7 @@ class HasAll(Node):
 
     def __init__(self, path: str, values: Sequence[Any], parts: Sequence[Leaf], key: Callable[[Any], Any]) -> None:
         self._path, self._parts = path, parts
-        wanted = frozenset(list_keys(list(values), key))
+        wanted = key_set(values, key)
 
         def holds(document: Document) -> bool:
             missing = set(wanted)

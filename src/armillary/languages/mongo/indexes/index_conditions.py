@@ -32,7 +32,15 @@ from armillary.languages.mongo.filters.value_types import truth
 from armillary.languages.mongo.paths import index_of, split
 from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_json import member_name
-from armillary.model.bson.bson_values import INT64_MAX, Document, is_number, list_keys, order_key, regex_options
+from armillary.model.bson.bson_values import (
+    INT64_MAX,
+    Document,
+    Key,
+    is_number,
+    list_keys,
+    order_key,
+    regex_options,
+)
 from armillary.model.indexes.index_paths import path_text
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value
 from armillary.query.conditions import (
@@ -47,7 +55,7 @@ from armillary.query.conditions import (
     either,
     prefix_range,
 )
-from armillary.work import spend
+from armillary.work import portions, spend
 
 _VARIANTS_MAX: Final = 16
 _PINS_MAX: Final = 4096
@@ -380,7 +388,10 @@ def _pinned(operators: Document) -> list[Any] | None:
     values = operators.get("$in")
     if values is None or any(isinstance(each, Regex) for each in values):
         return None
-    return list(dict(zip(list_keys(values, order_key), values, strict=True)).values())
+    found: dict[Key, Any] = {}
+    for portion in portions(values, 2):
+        found.update(zip(list_keys(portion, order_key), portion, strict=True))
+    return list(found.values())
 
 
 def pinned_fields(given: Document, fields: Sequence[str]) -> list[tuple[Any, ...]] | None:

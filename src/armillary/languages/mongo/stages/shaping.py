@@ -15,7 +15,7 @@ from armillary.languages.mongo.paths import with_value
 from armillary.languages.mongo.projection import compile_projection
 from armillary.languages.mongo.stages.stage import Piecewise
 from armillary.model.bson.bson_values import MISSING, Document, is_number, shell_text, type_name
-from armillary.work import spend
+from armillary.work import paced, spend
 
 Transform = Callable[[Document], Document]
 
@@ -194,7 +194,7 @@ def redact(name: str, spec: Any, context: Context) -> Piecewise:
 def _redacted(document: Document, expression: Expression, scope: Scope) -> Any:
     """MISSING if the whole document is hidden."""
     scope[CURRENT] = document
-    spend(20 + len(document))
+    spend(20)
     match expression(scope):
         case "keep":
             return document
@@ -202,7 +202,7 @@ def _redacted(document: Document, expression: Expression, scope: Scope) -> Any:
             return MISSING
         case "descend":
             made: Document = {}
-            for field, value in document.items():
+            for field, value in paced(document.items(), 1):
                 value = _redacted_value(value, expression, scope)
                 if value is not MISSING:
                     made[field] = value
@@ -219,7 +219,6 @@ def _redacted_value(value: Any, expression: Expression, scope: Scope) -> Any:
     if type(value) is dict:
         return _redacted(value, expression, scope)
     if type(value) is list:
-        spend(len(value))
-        found = [_redacted_value(each, expression, scope) for each in value]
+        found = [_redacted_value(each, expression, scope) for each in paced(value, 1)]
         return [each for each in found if each is not MISSING]
     return value

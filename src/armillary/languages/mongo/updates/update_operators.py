@@ -30,13 +30,13 @@ from armillary.model.bson.bson_values import (
     Document,
     is_identical,
     is_number,
-    list_keys,
+    key_set,
     shell_text,
     to_decimal,
     type_name,
     whole,
 )
-from armillary.work import sorted_values, spend
+from armillary.work import paced, sorted_values, spend
 
 
 class _Kept:
@@ -327,10 +327,9 @@ def add_to_set(operand: Any, path: str, context: Context) -> Modifier:
                 f"{type_name(value)}"
             )
         array: list[Any] = value if type(value) is list else []
-        known = set(list_keys(array, key))
+        known = key_set(array, key)
         result = list(array)
-        spend(4 * len(added))
-        for each in added:
+        for each in paced(added, 4):
             found = key(each)
             if found not in known:
                 known.add(found)
@@ -379,7 +378,7 @@ def _pulled(operand: Any, context: Context) -> Callable[[Any], bool]:
 def pull_all(operand: Any, path: str, context: Context) -> Modifier:
     if type(operand) is not list:
         raise bad_value(f"$pullAll requires an array argument but was given a {type_name(operand)}")
-    unwanted, key = {context.key(each) for each in operand}, context.key
+    unwanted, key = {context.key(each) for each in paced(operand, 5)}, context.key
     return _culled("$pullAll", lambda each: key(each) in unwanted)
 
 
@@ -389,8 +388,7 @@ def _culled(name: str, is_unwanted: Callable[[Any], bool]) -> Modifier:
             return KEPT
         if type(value) is not list:
             raise bad_value(f"Cannot apply {name} to a non-array value")
-        spend(5 * len(value))
-        result = [each for each in value if not is_unwanted(each)]
+        result = [each for each in paced(value, 5) if not is_unwanted(each)]
         return KEPT if len(result) == len(value) else result
 
     return Reaching(apply)

@@ -28,7 +28,7 @@ from armillary.languages.mongo.pipeline import compile_transform
 from armillary.languages.mongo.updates.array_filters import ArrayFilters, parse_array_filters
 from armillary.languages.mongo.updates.update_operators import KEPT, MODIFIERS, Modifier, Place, Reaching
 from armillary.model.bson.bson_values import MISSING, Document, equal, is_identical, shell_text, type_name
-from armillary.work import spend
+from armillary.work import paced, spend
 
 _EMPTY_NAME, _DOLLAR_NAME = 56, 52
 _PADDING_MAX: Final = 1_500_000  # null elements that one update may add to reach an array index
@@ -316,8 +316,8 @@ class _OperatorUpdate(Update):
                 else:
                     array = _array_for(path, value)
                     matches = self._filters.matches(part[2:-1])
-                    spend(6 * len(array))
-                    following += [([*path, str(place)], each) for place, each in enumerate(array) if matches(each)]
+                    places = enumerate(paced(array, 6))
+                    following += [([*path, str(place)], each) for place, each in places if matches(each)]
             found = following
         return [path for path, _ in found]
 

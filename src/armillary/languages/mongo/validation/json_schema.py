@@ -15,7 +15,7 @@ from armillary.languages.mongo.filters.value_types import number_of, type_number
 from armillary.model.bson.bson_values import (
     Document,
     is_number,
-    list_keys,
+    key_set,
     order_key,
     shell_text,
     type_name,
@@ -216,7 +216,7 @@ def _unique_items(keyword: str, value: Any, _given: Document) -> Test | None:
         raise refusal(TYPE_MISMATCH, f"$jsonSchema keyword '{keyword}' must be a boolean")
     if not value:
         return None
-    return lambda each: type(each) is not list or len(set(list_keys(each, _unordered_key))) == len(each)
+    return lambda each: type(each) is not list or len(key_set(each, _unordered_key)) == len(each)
 
 
 def _unordered_key(value: Any) -> Any:
