@@ -31,6 +31,7 @@ from bson.timestamp import Timestamp
 
 from armillary.model.bson.bson_values import MISSING, regex_options
 from armillary.model.values import EXACT_INT_MAX
+from armillary.work import paced
 
 # Two apart, so that each class has an end that no other begins with. 00 ends what is in parts, FF is above all.
 MIN_KEY, EMPTY_ARRAY, NULL, NUMBER, STRING, OBJECT, ARRAY = range(0x10, 0x1E, 2)
@@ -121,13 +122,13 @@ def _append(value: Any, parts: list[bytes]) -> None:
         value, kind = dict(value.as_doc()), dict
     if kind is dict:
         parts.append(bytes([OBJECT]))
-        for name, each in value.items():
+        for name, each in paced(value.items(), 5):
             parts.append(b"%c%b\x00" % (order_class(each), _body(name)))
             _append(each, parts)
         parts.append(b"\x00")
     elif kind is list:
         parts.append(bytes([ARRAY]))
-        for each in value:
+        for each in paced(value, 4):
             _append(each, parts)
         parts.append(b"\x00")
     else:

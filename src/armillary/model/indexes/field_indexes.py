@@ -106,7 +106,12 @@ class FieldIndex:
 
     def terms(self, document: Document) -> Terms:
         keys = self._keys(document)
-        terms = [(self.term_name, _cut(key)) for key in keys]
+        name = self.term_name
+        terms = (
+            [(name, _cut(key)) for key in keys]
+            if len(keys) == 1
+            else [(name, _cut(key)) for key in work.paced(keys, 2)]
+        )
         if len(keys) > 1 and self.wildcard is None:
             terms.append((self.several_name, SEVERAL_TERM))
             return work.unique(terms)  # long ones may be truncated alike
@@ -154,7 +159,7 @@ class FieldIndex:
             failure.details = {**failure.details, "index": self.name}
             raise
         if self.is_sparse:
-            rows = [row for row in rows if any(value is not MISSING for value in row)]
+            rows = [row for row in work.paced(rows, 5) if any(value is not MISSING for value in row)]
         return work.unique([self._joined(row) for portion in work.portions(rows, 15) for row in portion])
 
     def _joined(self, row: tuple[Any, ...]) -> bytes:

@@ -445,12 +445,12 @@ class _Finder:
         prefix = self._prefix(path)
         start = (self._after_rid + 1).to_bytes(layout.RID_BYTES, "big")
         for value in values:
-            spend(_SEEK_UNITS)
             key = prefix + encode_term(value)
             self._take(key + start, layout.prefix_end(key), found)
 
     def _take(self, low: bytes, high: bytes, found: set[int]) -> None:
         after_rid = self._after_rid
+        spend(_SEEK_UNITS)
         for key, _ in self._view.scan(low, high):
             rid = int.from_bytes(key[-layout.RID_BYTES :], "big")
             if rid > after_rid:

@@ -28,7 +28,7 @@ from armillary.languages.mongo.pipeline import compile_transform
 from armillary.languages.mongo.updates.array_filters import ArrayFilters, parse_array_filters
 from armillary.languages.mongo.updates.update_operators import KEPT, MODIFIERS, Modifier, Place, Reaching
 from armillary.model.bson.bson_values import MISSING, Document, equal, is_identical, shell_text, type_name
-from armillary.work import paced, spend
+from armillary.work import paced, sorted_values, spend
 
 _EMPTY_NAME, _DOLLAR_NAME = 56, 52
 _PADDING_MAX: Final = 1_500_000  # null elements that one update may add to reach an array index
@@ -152,7 +152,7 @@ class _Tree:
     order: list[str] = field(default_factory=list)  # names in the order of application; set when the tree is complete
 
     def complete(self) -> None:
-        self.order = sorted(self.children, key=_name_order)
+        self.order = sorted_values(self.children, _name_order)
         for child in self.children.values():
             if isinstance(child, _Tree):
                 child.complete()
@@ -205,7 +205,7 @@ class _OperatorUpdate(Update):
                     f"The array filter for identifier '{name}' was not used in the update {shell_text(given)}",
                 )
         # Conflicting paths are refused before any document is read.
-        self._tree = self._grown([(".".join(parts), parts, modifier) for parts, modifier in self._changes])
+        self._tree = self._grown([(".".join(parts), parts, modifier) for parts, modifier in paced(self._changes, 5)])
 
     def _read(self, name: str, paths: Any, context: Context) -> None:
         if name != "$rename" and name not in MODIFIERS:
@@ -289,7 +289,7 @@ class _OperatorUpdate(Update):
         else:
             concrete: list[tuple[str, Sequence[str], Modifier]] = []
             for parts, modifier in self._changes:
-                for found in self._expanded(document, parts, matched_index):
+                for found in paced(self._expanded(document, parts, matched_index), 5):
                     concrete.append((".".join(found), found, modifier))
             tree = self._grown(concrete)
         result = _applied(tree, document, document, "", is_insert)
@@ -305,7 +305,7 @@ class _OperatorUpdate(Update):
         found: list[tuple[list[str], Any]] = [([], document)]
         for part in parts:
             if not _is_dynamic(part):
-                found = [([*path, part], _member(value, part)) for path, value in found]
+                found = [([*path, part], _member(value, part)) for path, value in paced(found, 5)]
                 continue
             following: list[tuple[list[str], Any]] = []
             for path, value in found:
@@ -319,7 +319,7 @@ class _OperatorUpdate(Update):
                     places = enumerate(paced(array, 6))
                     following += [([*path, str(place)], each) for place, each in places if matches(each)]
             found = following
-        return [path for path, _ in found]
+        return [path for path, _ in paced(found, 1)]
 
 
 def _is_dynamic(part: str) -> bool:
@@ -397,8 +397,8 @@ def _reaches(tree: _Tree) -> bool:
 
 def _applied_to_fields(tree: _Tree, fields: Document, document: Document, path: str, is_insert: bool) -> Any:
     result = fields
-    spend(len(fields) // 8 + 8 * len(tree.order))
-    for name in tree.order:
+    spend(len(fields) // 8)
+    for name in paced(tree.order, 8):
         below = f"{path}.{name}" if path else name
         value = _applied(tree.children[name], fields.get(name, MISSING), document, below, is_insert)
         if value is KEPT:
@@ -414,8 +414,8 @@ def _applied_to_fields(tree: _Tree, fields: Document, document: Document, path: 
 
 def _applied_to_elements(tree: _Tree, array: list[Any], document: Document, path: str, is_insert: bool) -> Any:
     result = array
-    spend(len(array) // 8 + 8 * len(tree.order))
-    for name in tree.order:
+    spend(len(array) // 8)
+    for name in paced(tree.order, 8):
         node = tree.children[name]
         index = index_of(name)
         if index < 0:
