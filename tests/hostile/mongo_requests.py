@@ -303,6 +303,58 @@ def named(size: int) -> Iterator[Command]:
     )
 
 
+def long_document(size: int) -> dict[str, Any]:
+    pairs = {f"f{n}": n for n in range(size // 4)}
+    return {"_id": 1, "a": list(range(size)), "o": [{"k": n} for n in range(size // 4)], "m": pairs}
+
+
+def over_long_lists(size: int) -> Iterator[Command]:
+    """One pass over a list of so many elements: in a document of the collection `long`, or in the command. Such a pass
+    has to be made in portions, however fast it is for each element."""
+    mapped = {"$map": {"input": "$a", "in": {"$add": ["$$this", 1]}}}
+    expressions: dict[str, Any] = {
+        **{name: {name: "$a"} for name in ("$sum", "$max", "$stdDevPop", "$allElementsTrue", "$reverseArray")},
+        **{name: {name: ["$a", "$a"]} for name in ("$setUnion", "$setDifference", "$setIntersection", "$setIsSubset")},
+        **{name: {name: ["$a", "$a"]} for name in ("$setEquals", "$concatArrays")},
+        **{name: {name: {"n": size - 1, "input": "$a"}} for name in ("$firstN", "$maxN")},
+        "$eq": {"$eq": ["$a", {"$concatArrays": ["$a", []]}]},
+        "$indexOfArray": {"$indexOfArray": ["$a", -1]},
+        "$map": mapped,
+        "$objectToArray": {"$objectToArray": "$m"},
+        "$range": {"$range": [0, size]},
+        "$sortArray": {"$sortArray": {"input": "$a", "sortBy": -1}},
+        "$zip": {"$zip": {"inputs": ["$a", "$a"]}},
+        "path": "$o.k",
+        "text": "$$ROOT",
+    }
+    for name, expression in expressions.items():
+        yield Command(f"{name} of a long array", _shown("long", {"$bsonSize": {"x": expression}}))
+    numbers = list(range(size))
+    filters: dict[str, Any] = {
+        "$in": {"x": {"$in": numbers}},
+        "$in of ids": {"_id": {"$in": numbers}},
+        "$in of texts": {"x": {"$in": [str(n) for n in numbers]}},
+        "$all": {"a": {"$all": numbers}},
+        "equality": {"a": numbers},
+        "$or": {"$or": [{"x": n} for n in range(size // 4)]},
+        "$or of ids": {"$or": [{"_id": n} for n in range(size // 4)]},
+        "$nor": {"$nor": [{"x": n} for n in range(size // 4)]},
+    }
+    for name, given in filters.items():
+        yield Command(f"{name} with a long list", {"find": "long", "filter": given, "projection": {"_id": 1}})
+    yield Command("sort by a long array", {"find": "long", "filter": {}, "sort": {"a": -1, "q": 1}})
+    yield Command("distinct of a long array", {"distinct": "long", "key": "a"})
+    changes: dict[str, Any] = {
+        "$addToSet": {"$addToSet": {"a": {"$each": [-1, *numbers]}}},
+        "$pullAll": {"$pullAll": {"a": numbers[size // 2 :]}},
+        "$inc of all": {"$inc": {"a.$[]": 1}},
+        "$push": {"$push": {"a": {"$each": [1], "$sort": -1}}},
+        "$set of many": {"$set": {f"m.f{n}": -n for n in range(size // 8)}},
+    }
+    for name, change in changes.items():
+        yield Command(f"{name} in a long array", {"update": "long", "updates": [{"q": {"_id": 1}, "u": change}]})
+
+
 def _deep(depth: int) -> Any:
     return 1 if depth == 0 else {"$cond": [{"$gt": ["$n", depth]}, "$n", _deep(depth - 1)]}
 

@@ -18,7 +18,9 @@ KEY_HEADER = {"x-ms-documentdb-partitionkey": '["p"]'}
 
 class SqlClient:
     def __init__(self, port: int, key: str) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)  # of one that uses up its work on a busy machine
+        self._connection = http.client.HTTPConnection(
+            "127.0.0.1", port, timeout=600
+        )  # of one that uses up its work on a busy machine
         self._key = base64.b64decode(key)
         self.headers: dict[str, str] = {}  # of the last answer
 

@@ -55,7 +55,7 @@ from armillary.query.conditions import (
     either,
     prefix_range,
 )
-from armillary.work import portions, spend
+from armillary.work import paced, portions, spend
 
 _VARIANTS_MAX: Final = 16
 _PINS_MAX: Final = 4096
@@ -376,8 +376,7 @@ def _pinned_id(operators: Document, is_collated: bool) -> Condition | None:
         return None
     if len(values) > limits.MONGO_KEYED_VALUES_MAX:
         return None
-    spend(20 * len(values))
-    texts = tuple(dict.fromkeys([id_text(value) for value in values]))
+    texts = tuple(dict.fromkeys([id_text(value) for value in paced(values, 20)]))
     return Equal("/id", texts[0]) if len(texts) == 1 else In("/id", texts) if texts else NOTHING
 
 
