@@ -21,7 +21,7 @@ from armillary.model.encoding import encode_value
 from armillary.model.key_values import Key, key_forms
 from armillary.model.spatial.cells import Region
 from armillary.model.values import UNDEFINED, Value, compare, type_rank
-from armillary.work import sorted_values, spend
+from armillary.work import paced, sorted_values, spend
 
 # More combinations of pinned values than this are not worth their arithmetic; the filter is then not a pin.
 _PINS_MAX = 4096
@@ -167,7 +167,7 @@ def either(parts: Iterable[Condition]) -> Condition:
 def united(ranges: Iterable[KeyRange]) -> KeyRanges:
     """In order, without overlaps."""
     found: list[KeyRange] = []
-    for each in sorted_values(ranges):
+    for each in paced(sorted_values(ranges), 3):
         if each.low >= each.high:
             continue
         if found and each.low < found[-1].high:

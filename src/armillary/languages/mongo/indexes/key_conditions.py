@@ -166,8 +166,13 @@ def _ranges(name: str, value: Any, beside: Document, is_collated: bool) -> KeyRa
         case "$in" if len(value) > limits.MONGO_KEYED_VALUES_MAX:
             return None
         case "$in":
-            found = [_regex(each, "") if isinstance(each, Regex) else _equal(each, is_collated) for each in value]
-            return None if None in found else united([each for some in found for each in some or ()])
+            ranges_of_all: list[KeyRange] = []
+            for each in value:
+                one = _regex(each, "") if isinstance(each, Regex) else _equal(each, is_collated)
+                if one is None:
+                    return None
+                ranges_of_all += one
+            return united(ranges_of_all)
         case "$gt" | "$gte" | "$lt" | "$lte":
             return _ordered(name, value, is_collated)
         case "$regex":
