@@ -111,6 +111,22 @@ def test_long_lists() -> None:
     assert {name: ms for name, ms in found.items() if ms > LONG_MS_MAX} == {}
 
 
+async def test_a_refused_command_leaves_no_cycles() -> None:
+    """What it computed is freed with its answer: a pass of the garbage collector over it would delay other requests."""
+    house = await opened(SIZE)
+    refused = [each for each in mongo_requests.named(SIZE) if each.name in ("$zip", "$reduce that doubles")]
+    for command in [*refused, *refused]:  # the first ones also fill caches
+        gc.collect()
+        gc.disable()
+        try:
+            assert (await house.ask(command.body))["code"] == 10334
+            left = gc.collect()
+        finally:
+            gc.enable()
+    assert left < 50
+    await house.close()
+
+
 async def test_time_limits_hold_inside_of_one_document() -> None:
     house = await opened(SIZE, WorkedClock())
     slow = {"$expr": {"$lt": [mongo_requests.nested(3, 1_000), 0]}}

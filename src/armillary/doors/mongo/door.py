@@ -298,7 +298,8 @@ class MongoDoor:
         except Failure as failure:
             if failure.kind is Kind.DROPPED:
                 return None
-            is_refused, failed = True, failure
+            # Its traceback refers to this frame, and with it to all that the command computed: no cycle may keep that.
+            is_refused, failed = True, failure.with_traceback(None)
             document = self._refuse(call, failure, client)
         except RecursionError:
             is_refused = True

@@ -49,10 +49,8 @@ _Way: TypeAlias = Condition | ComposedFilter | FieldPlan
 _BATCH_ITEMS = 64  # loaded together
 _BATCH_ITEMS_FIRST = 16  # before it is known how large they are
 _BATCH_BYTES = 4 * limits.MB
-_SEEK_UNITS, _ENTRY_UNITS = 50, 5  # of work: to find a place in the index, and to read on from there
-_PART_UNITS = 5  # to look at a part of a condition
+_SEEK_UNITS, _ENTRY_UNITS, _PART_UNITS = 50, 5, 5  # of work: to seek in the index, to read on, to look at a condition
 _CHECK_EVERY = 256
-
 _STEPS_BEFORE_SEEK = 16  # stepping this far is cheaper than opening another scan
 
 
@@ -117,8 +115,7 @@ class Statistics(Protocol):
 
 
 def count_index_use(condition: Condition, index: Index, counters: Counters) -> None:
-    """What a filter asks of the index, counted once for each path. By the filter and not by the path chosen, so that
-    the same query costs the same on every page and whatever the shape of what is stored."""
+    """What a filter asks of the index, counted once for each path: the same on every page, whatever path is chosen."""
     seeks: set[str] = set()
     scans: set[str] = set()
     spatial: set[str] = set()
