@@ -44,8 +44,12 @@ while True:
 
 def _sent(database: Any, command: mongo_requests.Command) -> int:
     # A scan that evaluates for many minutes is legal; it need not be waited for.
-    body = {"maxTimeMS": _TIME_LIMIT_MS} if command.body.get("maxTimeMS") is None else {}
-    body = {**command.body, **body, **{name: list(given) for name, given in (command.sequences or {}).items()}}
+    limit_ms = command.body.get("maxTimeMS", _TIME_LIMIT_MS)
+    body = {
+        **command.body,
+        "maxTimeMS": limit_ms,
+        **{name: list(given) for name, given in (command.sequences or {}).items()},
+    }
     try:
         database.command(body)
     except OperationFailure as failure:

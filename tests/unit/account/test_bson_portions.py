@@ -68,11 +68,7 @@ def _decoded(decoder: Any, encoded: bytes) -> Any:
 
 @pytest.fixture(autouse=True)
 def _small(with_limits: WithLimits) -> None:
-    with_limits(
-        WORK_AT_ONCE_BSON_BYTES=80,  # portions are half of it
-        WORK_AT_ONCE_BSON_ELEMENTS=7,
-        WORK_PORTION=5,
-    )
+    with_limits(WORK_AT_ONCE_BSON_BYTES=80, WORK_AT_ONCE_BSON_ELEMENTS=7)  # portions are half of the former
 
 
 def _in_portions(encoded: bytes) -> dict[str, Any]:

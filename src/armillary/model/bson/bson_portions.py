@@ -191,7 +191,11 @@ class _Encoder:
         elements = zip(names, value.values() if isinstance(value, dict) else value, strict=True)
         while batch := dict(islice(elements, limits.WORK_PORTION)):
             for portion, units in _portions(batch):
-                size_bytes += self._write_large(portion) if units > limits.WORK_AT_ONCE_BSON_ELEMENTS else self._write_portion(portion)
+                size_bytes += (
+                    self._write_large(portion)
+                    if units > limits.WORK_AT_ONCE_BSON_ELEMENTS
+                    else self._write_portion(portion)
+                )
         self.parts.append(b"\0")
         self.parts[length_at] = _INT32.pack(size_bytes)
         return size_bytes
