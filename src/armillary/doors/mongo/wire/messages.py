@@ -212,13 +212,14 @@ def frame(
 ) -> bytes:
     if op_code == OP_QUERY:
         op_code = OP_REPLY
-        content = _REPLY.pack(_AWAIT_CAPABLE | flags, 0, 0, 1) + document
+        head = _REPLY.pack(_AWAIT_CAPABLE | flags, 0, 0, 1)
     else:
-        content = _UINT32.pack(flags) + b"\x00" + document
+        head = _UINT32.pack(flags) + b"\x00"
+    content_bytes = len(head) + len(document)
     if compressor is None:
-        return HEADER.pack(HEADER_BYTES + len(content), answer_id, response_to, op_code) + content
-    packed = compression.deflate(compressor, content)
-    inner = _COMPRESSED.pack(op_code, len(content), compressor)
+        return HEADER.pack(HEADER_BYTES + content_bytes, answer_id, response_to, op_code) + head + document
+    packed = compression.deflate(compressor, head + document)
+    inner = _COMPRESSED.pack(op_code, content_bytes, compressor)
     size_bytes = HEADER_BYTES + len(inner) + len(packed)
     return HEADER.pack(size_bytes, answer_id, response_to, OP_COMPRESSED) + inner + packed
 
