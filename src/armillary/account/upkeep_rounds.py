@@ -128,7 +128,7 @@ class Rounds:
 
     async def _expire(self, container: Container, partition: Partition) -> Steps:
         now_s = self._registry.clock.now_s()
-        if not await partition.read(lambda view: ttl_sweep.has_expired(view, now_s)):
+        if not await partition.read(lambda view: ttl_sweep.has_expired(view, partition, now_s)):
             return
         sweep = ttl_sweep.Sweep(partition, now_s)
         while not sweep.is_over:

@@ -26,6 +26,7 @@ from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome, make_all_terms
 from armillary.partition.reshaping.item_moves import Rewinder
 from armillary.partition.schema import Schema
+from armillary.partition.upkeep.upkeep_marks import UpkeepMarks
 from armillary.partition.writing import path_coverage
 from armillary.partition.writing.capped_collections import CappedWriter
 from armillary.partition.writing.path_coverage import SCANNING, PathCoverage, trusted_coverage
@@ -55,9 +56,7 @@ class Partition:
         self.range = key_range
         self.head = log.new_head(self._first_rid, first_lsn)  # as last acknowledged
         self.reached_lsn = first_lsn  # the highest lsn of any transaction that has run, acknowledged or not
-        # The highest lsn of any transaction that has run and left tombstones, and the end of the log when a scan of it
-        # left none; -1: there was no such scan since the start.
-        self._tombstone_lsn, self.thinned_lsn = 0, -1
+        self.marks = UpkeepMarks()
         self.times = LogTimes()
         self.records = Records()
         self.events_noted = 0  # since the last check of the event limits
@@ -91,11 +90,6 @@ class Partition:
     @property
     def lsn(self) -> int:
         return self.head.lsn
-
-    @property
-    def may_have_tombstones(self) -> bool:
-        """Whether the log, as far as it is acknowledged, has to be scanned for tombstones."""
-        return self._tombstone_lsn > self.thinned_lsn
 
     # Reading.
 
@@ -238,6 +232,7 @@ class Partition:
             schema, head, now_s = self._schema.as_it_is(), self.head_in(txn), self._clock.now_s()
             rewinder = Rewinder(txn, schema, head, self._paths, self.coverage, now_s, self.range)
             rewinder.rewind(past, past_head)
+            self.marks.note(rewinder)
             return rewinder
 
         self._remember(await self._store.write(run))
@@ -295,9 +290,7 @@ class Partition:
 
     def _finish(self, writer: Writer) -> None:
         writer.finish()
-        # Noted before the commit: a scan of the log that ends before it does not count afterwards.
-        if writer.has_tombstones and writer.head.lsn > self._tombstone_lsn:
-            self._tombstone_lsn = writer.head.lsn
+        self.marks.note(writer)
 
     def _remember(self, writer: Writer) -> None:
         # Acknowledgements may arrive in another order than the commits.

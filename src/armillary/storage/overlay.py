@@ -24,10 +24,11 @@ class Layer:
 
     __slots__ = ("_sorted_keys", "cleared", "has_deletes", "writes")
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_deletes: bool = True) -> None:
+        """`has_deletes` False: of a transaction that has deleted nothing yet. Only an `OverlayTxn` adds None to it."""
         self.writes: dict[bytes, bytes | None] = {}
         self.cleared: list[tuple[bytes, bytes]] = []  # disjoint, not touching, ascending
-        self.has_deletes = False  # whether `writes` may have None
+        self.has_deletes = has_deletes  # whether `writes` may have None
         self._sorted_keys: list[bytes] = []
 
     def is_empty(self) -> bool:

@@ -37,7 +37,7 @@ class Gathering:
     __slots__ = ("answers", "layer", "size_bytes")
 
     def __init__(self) -> None:
-        self.layer = Layer()
+        self.layer = Layer(has_deletes=False)
         self.answers: list[Answer] = []
         self.size_bytes = 0
 
@@ -56,7 +56,7 @@ class Gathering:
             fn, prefix, future, _ = waiting.popleft()
             if future.done():  # the caller was cancelled before its function ran
                 continue
-            layer = Layer()
+            layer = Layer(has_deletes=False)
             try:
                 result = fn(OverlayTxn(layer, self.layer, get, scan, prefix))
             except GreenletExit:  # the event loop was closed while the function had given way

@@ -57,21 +57,21 @@ async def test_a_log_without_deletes_is_not_scanned_again() -> None:
     container = await house.container()
     (partition,) = container.partitions.values()
     await house.put(container, {"id": "a", "pk": "x"})
-    assert partition.may_have_tombstones, "of an earlier run of the server"
+    assert partition.marks.may_have_tombstones, "of an earlier run of the server"
     at = await upkeep.forget_tombstones(partition, b"", house.clock.now_s())
-    assert not partition.may_have_tombstones
+    assert not partition.marks.may_have_tombstones
     await house.put(container, {"id": "b", "pk": "x"})
-    assert not partition.may_have_tombstones
+    assert not partition.marks.may_have_tombstones
     at = await upkeep.forget_tombstones(partition, at, house.clock.now_s())
     assert at == layout.change_key(partition.lsn + 1)
     await items.delete(container, "b", ItemOptions(Key(("x",))))
-    assert partition.may_have_tombstones
+    assert partition.marks.may_have_tombstones
     assert await upkeep.forget_tombstones(partition, at, house.clock.now_s()) == at, "it is not old enough yet"
     await house.put(container, {"id": "c", "pk": "x"})
     house.clock.advance(limits.TOMBSTONE_SECONDS + 1)
     at = await upkeep.forget_tombstones(partition, at, house.clock.now_s())
     assert await partition.read(count_tombstones) == 0
-    assert at == layout.change_key(partition.lsn + 1) and not partition.may_have_tombstones
+    assert at == layout.change_key(partition.lsn + 1) and not partition.marks.may_have_tombstones
     await house.close()
 
 

@@ -81,6 +81,40 @@ async def test_transactions_are_bounded_by_time_and_bytes(step_s: float, text: s
     await house.close()
 
 
+async def test_a_sweep_begins_where_the_one_before_ended() -> None:
+    house = await House.open()
+    container = await house.container(defaultTtl=-1)
+    partition = the_partition(container)
+    await fill(house, container, 5)
+    house.clock.advance(100)
+    assert await ttl_sweep.sweep_expired(partition, house.clock.now_s()) == 5
+    swept_until = partition.marks.expiry_from
+    assert swept_until == layout.expiry_key(int(house.clock.now_s()) + 1, 0)
+    # A sweep by a clock that was ahead: what is written afterwards expires before its end, and is swept all the same.
+    assert await ttl_sweep.sweep_expired(partition, house.clock.now_s() + 1000) == 0
+    assert partition.marks.expiry_from > layout.expiry_key(int(house.clock.now_s()) + 1000, 0)
+    await fill(house, container, 3)
+    assert partition.marks.expiry_from <= layout.expiry_key(int(house.clock.now_s()) + 60, 1 << 63)
+    house.clock.advance(100)
+    assert await ttl_sweep.sweep_expired(partition, house.clock.now_s()) == 3
+    assert partition.head.item_count == 0
+    await house.close()
+
+
+async def test_items_that_a_sweep_leaves_are_examined_again() -> None:
+    """For example while their expiry keys are of rules with a shorter TTL."""
+    house = await House.open()
+    container = await house.container(defaultTtl=-1)
+    partition = the_partition(container)
+    await fill(house, container, 3)
+    end_s = house.clock.now_s() + 100
+    assert await ttl_sweep.sweep_expired(partition, end_s) == 0, "examined too early"
+    assert partition.marks.expiry_from == layout.EXPIRY
+    house.clock.advance(100)
+    assert await ttl_sweep.sweep_expired(partition, end_s) == 3
+    await house.close()
+
+
 async def test_no_container_waits_for_the_backlog_of_another(with_limits: WithLimits) -> None:
     with_limits(SWEEP_ITEMS_MAX=10)
     house = await House.open()

@@ -65,7 +65,7 @@ class Adopter(Writer):
             txn.put(layout.unique_key(header.epk, constraint, values), packed_rid)
         when = expires_s(header, self._schema.rules_of(header).default_ttl)
         if when is not None:
-            txn.put(layout.expiry_key(when, rid), b"")
+            self._expire_at(when, rid)
         self._count(header, document, items_added, bytes_added)
         self.head.lsn = max(self.head.lsn, header.lsn)
 

@@ -111,9 +111,11 @@ class Sweep:
 
     def __init__(self, partition: Partition, now_s: float) -> None:
         self._partition = partition
-        self._next_key = layout.EXPIRY
+        self._number = partition.marks.begin_sweep()
+        self._next_key = partition.marks.expiry_from
         self._end_key = layout.expiry_key(int(now_s) + 1, 0)
         self._is_over = False
+        self._is_clean = True  # all items that were examined are deleted
         self._pending: deque[asyncio.Future[int]] = deque()
 
     @property
@@ -125,13 +127,16 @@ class Sweep:
         while len(self._pending) < transactions and not self._is_over:
             self._pending.append(asyncio.ensure_future(self._partition.transact(self._batch, Sweeper)))
         try:
-            return await self._pending[0]
+            deleted = await self._pending[0]
         except BaseException:
-            self._is_over = True
+            self._is_over, self._is_clean = True, False
             await asyncio.gather(*self._pending, return_exceptions=True)
             raise
         finally:
             self._pending.popleft()
+        if self.is_over and self._is_clean:
+            self._partition.marks.end_sweep(self._number, self._end_key)
+        return deleted
 
     def _batch(self, txn: Txn, sweeper: Sweeper) -> int:
         if self._is_over:
@@ -149,6 +154,7 @@ class Sweep:
             # Not from the beginning of the space: each scan would pass over the tombstones of what was just deleted
             # there.
             self._next_key = keys[looked_at - 1] + b"\x00"
+            self._is_clean = self._is_clean and gone == looked_at
             left, removed, keys = left - looked_at, removed + gone, keys[looked_at:]
         return removed
 
@@ -161,6 +167,6 @@ async def sweep_expired(partition: Partition, now_s: float) -> int:
     return deleted
 
 
-def has_expired(view: View, now_s: float) -> bool:
+def has_expired(view: View, partition: Partition, now_s: float) -> bool:
     """Whether there may be expired items."""
-    return next(iter(view.scan(layout.EXPIRY, layout.expiry_key(int(now_s) + 1, 0))), None) is not None
+    return next(iter(view.scan(partition.marks.expiry_from, layout.expiry_key(int(now_s) + 1, 0))), None) is not None

@@ -24,7 +24,7 @@ async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float)
     """Drop the tombstones in the next stretch of the log that are older than their retention time. Returns the key to
     continue from, which may be inside a transaction. Entries of existing items stay, so each stretch is scanned only
     once per run of the server, and not at all if nothing was deleted since the end of the log was reached."""
-    if not partition.may_have_tombstones:
+    if not partition.marks.may_have_tombstones:
         return layout.change_key(partition.lsn + 1)
     oldest_s = now_s - limits.TOMBSTONE_SECONDS
 
@@ -49,7 +49,7 @@ async def forget_tombstones(partition: Partition, from_key: bytes, now_s: float)
     old, next_key, end_lsn = await partition.read(stretch)
     if old:
         await partition.forget(old)
-    partition.thinned_lsn = max(partition.thinned_lsn, end_lsn)
+    partition.marks.note_thinned(end_lsn)
     return next_key
 
 

@@ -83,6 +83,7 @@ class Writer:
         self._steps = 0
         self.event_count = 0  # change stream events noted
         self.has_tombstones = False  # of items that it removed
+        self.first_expiry: bytes | None = None  # the lowest expiry key that it put
         self.head = head
         self.new_paths: PathPrefixes = {}
         self.new_coverage: PathCoverage | None = None
@@ -222,9 +223,8 @@ class Writer:
 
     def _read(self, operation: Operation) -> Outcome:
         rid, stored = self._existing(operation)
-        header = unpack_header(stored)
+        header, payload = unpack_header(stored), documents.json_text(stored, self._schema)
         etag = items.etag(rid, header.lsn, header.step, header.ts)
-        payload = documents.json_text(stored, self._schema)
         charge_ru = charges.read_ru(len(payload))
         if operation.if_none_match is not None and operation.if_none_match in ("*", etag):
             return Outcome(Result.NOT_MODIFIED, None, etag, header.lsn, charge_ru)
@@ -262,8 +262,7 @@ class Writer:
 
     def _current_draft(self, operation: Operation) -> Draft:
         made = operation.draft
-        assert made is not None
-        assert made.rules is not None, "made ready by the visit"
+        assert made is not None and made.rules is not None, "made ready by the visit"
         if made.rules.number != self._schema.rules.number:
             # The container's policy changed between the request's arrival and its transaction.
             return redraft(self._schema, made, operation.directive)
@@ -362,7 +361,6 @@ class Writer:
     def _take_out(self, kind: int, gone: Sequence[Gone]) -> None:
         """Remove items from the key spaces that all items are in, and write their tombstones."""
         schema, put, now_s, lsn = self._schema, self._txn.put, int(self._now_s), self._lsn
-        rules = schema.rules
         self.has_tombstones = self.has_tombstones or bool(gone)
         deleted: list[bytes] = []
         for header, item_id, packed_rid, stored, keys in gone:
@@ -370,8 +368,7 @@ class Writer:
             place = layout.CHANGES + place_of(stored) + packed_rid
             deleted += keys
             deleted += (layout.ITEMS + packed_rid, layout.IDS + epk + name, layout.MEMBERS + epk + packed_rid, place)
-            stored_by = rules if header.policy == rules.number else schema.rules_of(header)
-            when = None if stored_by.default_ttl is None else expires_s(header, stored_by.default_ttl)
+            when = expires_s(header, schema.rules_of(header).default_ttl)
             if when is not None:
                 deleted.append(layout.EXPIRY + when.to_bytes(8, "big") + packed_rid)
             rid = int.from_bytes(packed_rid, "big")
@@ -388,8 +385,7 @@ class Writer:
         if not self._range.contains(epk):
             raise misplaced(made.item_id, self._range)
         lsn, step = self._lsn, self._next_step()
-        etag = ""
-        schema = self._schema
+        schema, etag = self._schema, ""
         if made.format == FORMAT_JSON:
             etag = items.etag(rid, lsn, step, made.ts)
             rid_text = item_rid_text(schema.rid, rid)
@@ -411,8 +407,7 @@ class Writer:
 
     def _note_version(self, kind: int, epk: bytes, rid: int, stored: bytes | None) -> None:
         """Note a version entry where all versions are kept; `stored` is the item before the change."""
-        place = (self._lsn, self._steps - 1, rid)
-        versions.put_version(self._txn, kind, int(self._now_s), place, epk, stored)
+        versions.put_version(self._txn, kind, int(self._now_s), (self._lsn, self._steps - 1, rid), epk, stored)
 
     def _next_step(self) -> int:
         if self._steps == limits.TRANSACTION_CHANGES_MAX:
@@ -468,15 +463,19 @@ class Writer:
         assert stored is not None, "a unique value without its item"
         if self._schema.is_live(unpack_header(stored), self._now_s):
             return False
-        item_id = documents.item_id(stored)
-        self._remove(epk, item_id, rid, stored, log.ITEM_EXPIRED)
+        self._remove(epk, documents.item_id(stored), rid, stored, log.ITEM_EXPIRED)
         return True
 
     def _put_expiry(self, header: ItemHeader, rid: int) -> None:
         default_ttl = self._schema.rules.default_ttl
         when = None if default_ttl is None else expires_s(header, default_ttl)
         if when is not None:
-            self._txn.put(layout.expiry_key(when, rid), b"")
+            self._expire_at(when, rid)
+
+    def _expire_at(self, when: int, rid: int) -> None:
+        key = layout.expiry_key(when, rid)
+        self._txn.put(key, b"")
+        self.first_expiry = min(key, self.first_expiry or key)
 
     def _delete_expiry(self, header: ItemHeader, rid: int) -> None:
         when = expires_s(header, self._schema.rules_of(header).default_ttl)
