@@ -116,6 +116,7 @@ class Sweep:
         self._end_key = layout.expiry_key(int(now_s) + 1, 0)
         self._is_over = False
         self._is_clean = True  # all items that were examined are deleted
+        self._due_key = self._end_key  # the first expiry key that is left
         self._pending: deque[asyncio.Future[int]] = deque()
 
     @property
@@ -135,7 +136,7 @@ class Sweep:
         finally:
             self._pending.popleft()
         if self.is_over and self._is_clean:
-            self._partition.marks.end_sweep(self._number, self._end_key)
+            self._partition.marks.end_sweep(self._number, self._due_key)
         return deleted
 
     def _batch(self, txn: Txn, sweeper: Sweeper) -> int:
@@ -149,6 +150,8 @@ class Sweep:
                 keys = [key for key, _ in islice(entries, min(left, limits.SWEEP_PORTION_ITEMS))]
             if not keys:
                 self._is_over = True
+                later = txn.scan(self._end_key, layout.space_end(layout.EXPIRY))
+                self._due_key = next((key for key, _ in later), layout.space_end(layout.EXPIRY))
                 break
             looked_at, gone = sweeper.expire([key[-layout.RID_BYTES :] for key in keys], slice_)
             # Not from the beginning of the space: each scan would pass over the tombstones of what was just deleted

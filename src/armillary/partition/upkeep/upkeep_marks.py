@@ -26,7 +26,8 @@ class UpkeepMarks:
     def __init__(self) -> None:
         self._tombstone_lsn = 0  # the highest lsn of a transaction that left tombstones
         self._thinned_lsn = -1  # the end of the log when a scan of it left none; -1: there was no such scan yet
-        # Sweeps have deleted all expiry keys below this one. RocksDB would step over each of them again.
+        # There are no expiry keys below this one: sweeps have deleted them, and RocksDB would step over each of them
+        # again, and over all that was deleted behind them.
         self.expiry_from = layout.EXPIRY
         self._first_expiry = layout.EXPIRY  # the lowest that was put since the last sweep began
         self._sweeps = 0
@@ -58,7 +59,7 @@ class UpkeepMarks:
         self._sweeps += 1
         return self._sweeps
 
-    def end_sweep(self, number: int, end_key: bytes) -> None:
-        """A sweep has deleted all expiry keys below this one, and that is durable."""
+    def end_sweep(self, number: int, due_key: bytes) -> None:
+        """A sweep has deleted all expiry keys below this one, the first that is left, and that is durable."""
         if number == self._sweeps:  # else another one has begun
-            self.expiry_from = min(end_key, self._first_expiry)
+            self.expiry_from = min(due_key, self._first_expiry)
