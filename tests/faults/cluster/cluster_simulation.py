@@ -82,7 +82,7 @@ class Node:
         self._task: asyncio.Task[None] | None = None
         self.failure: BaseException | None = None
         # What a node keeps in memory of its state: must be that of the published state whenever a request is served.
-        self.adopted: dict[bytes, bytes] = {}
+        self.adopted: dict[bytes, bytes] | None = None  # None: nothing is served yet
 
     def boot_time_s(self) -> float:
         return self._offset_s + self.world.loop.now_s * self._rate
@@ -102,6 +102,7 @@ class Node:
             self.failure = failure
             return
         self.engine = ReplicatedEngine(replica, world.clock)
+        self.adopted = None
         self.leadership = Leadership(self.name, self.engine, log, self, world.clock, boot_time=self.boot_time_s)
         self._task = asyncio.ensure_future(self.leadership.run())
         self._task.add_done_callback(self._ended)
@@ -146,7 +147,9 @@ class Node:
     def _check_adopted(self) -> None:
         assert self.engine is not None
         view = self.engine.store(STORE).at_hand()
-        if view is not None and not self.engine.is_leading and dict(view.scan(b"", b"\xff")) != self.adopted:
+        if view is None or self.engine.is_leading or self.adopted is None:
+            return
+        if dict(view.scan(b"", b"\xff")) != self.adopted:
             self.world.violations.append(Violation("adoption", f"{self.name}: memory is not that of its state"))
 
 

@@ -6,83 +6,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.replicas import local_replica
+from support.cluster_node import ClusterNode, settled
 
 from armillary import limits
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.storage.engine import Txn
-from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
-from armillary.storage.log.replicated_log import LogUnavailable
-from armillary.storage.overlay import Layer
-from armillary.storage.replication.leadership import Leadership
+from armillary.storage.log.memory_log import MemoryLogServer
 from armillary.storage.replication.lease import Lease, RivalLease
-from armillary.storage.replication.replicated_engine import ReplicatedEngine
 
 GENERATION = b"a log of a test."
-
-
-class Gate:
-    """Faults of a log that a test opens and closes by hand."""
-
-    def __init__(self) -> None:
-        self.is_open: dict[str, asyncio.Event] = {}
-        self.is_cut = False
-
-    def close(self, place: str) -> None:
-        self.is_open[place] = asyncio.Event()
-
-    def open(self, place: str) -> None:
-        self.is_open.pop(place).set()
-
-    async def _pass(self, place: str) -> None:
-        if self.is_cut:
-            raise LogUnavailable("cut")
-        if place in self.is_open:
-            await self.is_open[place].wait()
-
-    async def before(self, call: str) -> None:
-        await self._pass(f"before {call}")
-
-    async def after(self, call: str) -> None:
-        await self._pass(f"after {call}")
-
-
-class NoRoles:
-    async def lead(self) -> None:
-        return
-
-    async def follow(self) -> None:
-        return
-
-    def adopt(self, layer: Layer, notes: bytes) -> None:
-        return
-
-
-class LeadingNode:
-    def __init__(self, path: Path, server: MemoryLogServer, clock: VirtualClock, name: str) -> None:
-        self.gate = Gate()
-        self.engine = ReplicatedEngine(local_replica(path, server), clock)
-        self.leadership = Leadership(
-            name, self.engine, MemoryLog(server, clock, self.gate), NoRoles(), clock, boot_time=clock.now_s
-        )
-        self.task = asyncio.ensure_future(self.leadership.run())
-
-    async def stop(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        await self.engine.close()
-
-
-async def turns(clock: VirtualClock, seconds: float = 0.0) -> None:
-    """Let everything happen that can, and time pass in small steps."""
-    for _ in range(max(1, round(seconds / 0.05))):
-        for _ in range(30):
-            await asyncio.sleep(0)
-        if seconds:
-            clock.advance(0.05)
-    for _ in range(30):
-        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -91,23 +24,23 @@ def clock() -> VirtualClock:
 
 
 async def test_a_write_is_acknowledged_after_the_log_and_seen_after_it(tmp_path: Path, clock: VirtualClock) -> None:
-    node = LeadingNode(tmp_path / "a", MemoryLogServer(GENERATION), clock, "a")
-    await turns(clock)
+    node = ClusterNode(tmp_path / "a", MemoryLogServer(GENERATION), clock, "a")
+    await settled(clock)
     assert node.engine.is_leading
     assert node.engine.may_answer_strongly
     store = node.engine.store(1)
     node.gate.close("before standby")
     first = asyncio.ensure_future(store.write(lambda txn: txn.put(b"x", b"1")))
-    await turns(clock)
+    await settled(clock)
     assert not first.done()
     assert await store.read(lambda view: view.get(b"x")) is None
     assert node.engine.replica.database is not None
     assert node.engine.replica.database.get(b"\0\0\0\1x") is None, "nothing is in RocksDB before the log has it"
     second = asyncio.ensure_future(store.write(lambda txn: txn.get(b"x")))  # runs over the group in flight
-    await turns(clock)
+    await settled(clock)
     assert not second.done(), "an answer waits for the groups that it saw"
     node.gate.open("before standby")
-    await turns(clock)
+    await settled(clock)
     assert await second == b"1"
     assert await store.read(lambda view: view.get(b"x")) == b"1"
     await node.stop()
@@ -115,13 +48,13 @@ async def test_a_write_is_acknowledged_after_the_log_and_seen_after_it(tmp_path:
 
 async def test_answers_that_write_nothing_need_the_lease(tmp_path: Path, clock: VirtualClock) -> None:
     server = MemoryLogServer(GENERATION)
-    node = LeadingNode(tmp_path / "a", server, clock, "a")
-    await turns(clock)
+    node = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock)
     store = node.engine.store(1)
     assert await store.write(lambda txn: txn.get(b"x")) is None
     count = len(server.rows)
     node.gate.close("before renew")
-    await turns(clock, limits.LEASE_SECONDS + 0.5)
+    await settled(clock, limits.LEASE_SECONDS + 0.5)
     assert not node.engine.may_answer_strongly
     assert await store.write(lambda txn: txn.get(b"x")) is None
     assert len(server.rows) == count + 1, "an empty row shows that this node still leads"
@@ -130,10 +63,10 @@ async def test_answers_that_write_nothing_need_the_lease(tmp_path: Path, clock: 
 
 
 async def test_a_lease_is_counted_from_before_the_renewal_was_sent(tmp_path: Path, clock: VirtualClock) -> None:
-    node = LeadingNode(tmp_path / "a", MemoryLogServer(GENERATION), clock, "a")
-    await turns(clock, 0.2)
+    node = ClusterNode(tmp_path / "a", MemoryLogServer(GENERATION), clock, "a")
+    await settled(clock, 0.2)
     node.gate.close("after renew")
-    await turns(clock, limits.LEASE_RENEW_SECONDS + limits.LEASE_SECONDS + 1.0)
+    await settled(clock, limits.LEASE_RENEW_SECONDS + limits.LEASE_SECONDS + 1.0)
     assert not node.engine.may_answer_strongly
     node.gate.open("after renew")
     for _ in range(3):
@@ -159,21 +92,21 @@ def test_rivals_wait_for_the_lease_and_a_margin() -> None:
 
 async def test_another_node_takes_over_and_the_deposed_one_answers_nothing(tmp_path: Path, clock: VirtualClock) -> None:
     server = MemoryLogServer(GENERATION)
-    a = LeadingNode(tmp_path / "a", server, clock, "a")
-    await turns(clock)
+    a = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock)
     await a.engine.store(1).write(lambda txn: txn.put(b"x", b"1"))
-    b = LeadingNode(tmp_path / "b", server, clock, "b")
-    await turns(clock, 1.0)
+    b = ClusterNode(tmp_path / "b", server, clock, "b")
+    await settled(clock, 1.0)
     assert not b.engine.is_leading
     a.gate.is_cut = True
     late = asyncio.ensure_future(a.engine.store(1).write(lambda txn: txn.put(b"x", b"late")))
-    await turns(clock, 4.0)
+    await settled(clock, 4.0)
     assert b.engine.is_leading
     assert not a.engine.may_answer_strongly
     assert await b.engine.store(1).write(lambda txn: txn.get(b"x")) == b"1"
     await b.engine.store(1).write(lambda txn: txn.put(b"x", b"2"))
     a.gate.is_cut = False
-    await turns(clock, 2.0)
+    await settled(clock, 2.0)
     with pytest.raises(Failure) as caught:
         await late
     assert caught.value.kind in (Kind.NOT_LEADER, Kind.UNAVAILABLE)
@@ -185,16 +118,16 @@ async def test_another_node_takes_over_and_the_deposed_one_answers_nothing(tmp_p
 
 async def test_handing_over_is_at_once_and_loses_nothing(tmp_path: Path, clock: VirtualClock) -> None:
     server = MemoryLogServer(GENERATION)
-    a = LeadingNode(tmp_path / "a", server, clock, "a")
-    await turns(clock)
-    b = LeadingNode(tmp_path / "b", server, clock, "b")
-    await turns(clock, 0.2)
+    a = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock)
+    b = ClusterNode(tmp_path / "b", server, clock, "b")
+    await settled(clock, 0.2)
     writes = [
         asyncio.ensure_future(a.engine.store(1).write(lambda txn, n=number: txn.put(b"%d" % n, b"1")))  # type: ignore[misc]
         for number in range(20)
     ]
     a.leadership.hand_over("b")
-    await turns(clock, 1.0)
+    await settled(clock, 1.0)
     assert b.engine.is_leading
     await asyncio.gather(*writes)
     assert len(await b.engine.store(1).read(lambda view: list(view.scan(b"", b"\xff")))) == 20
@@ -203,16 +136,16 @@ async def test_handing_over_is_at_once_and_loses_nothing(tmp_path: Path, clock: 
 
 
 async def test_writes_wait_for_a_slow_log_and_are_refused_in_the_end(tmp_path: Path, clock: VirtualClock) -> None:
-    node = LeadingNode(tmp_path / "a", MemoryLogServer(GENERATION), clock, "a")
-    await turns(clock)
+    node = ClusterNode(tmp_path / "a", MemoryLogServer(GENERATION), clock, "a")
+    await settled(clock)
     store = node.engine.store(1)
     node.gate.close("before append")
     flying = asyncio.ensure_future(store.write(lambda txn: txn.put(b"x", b"1")))
-    await turns(clock)
+    await settled(clock)
     gathered = asyncio.ensure_future(store.write(lambda txn: txn.put(b"y", b"1")))
-    await turns(clock, limits.LOG_WAIT_SECONDS_MAX - 1)
+    await settled(clock, limits.LOG_WAIT_SECONDS_MAX - 1)
     assert not flying.done()
-    await turns(clock, 3.0)
+    await settled(clock, 3.0)
     for write, is_known in ((flying, False), (gathered, True)):
         with pytest.raises(Failure) as caught:
             await write
@@ -223,7 +156,7 @@ async def test_writes_wait_for_a_slow_log_and_are_refused_in_the_end(tmp_path: P
     with pytest.raises(Failure):
         await store.write(lambda txn: txn.put(b"z", b"1"))
     node.gate.open("before append")
-    await turns(clock, 1.0)
+    await settled(clock, 1.0)
     assert await store.read(lambda view: (view.get(b"x"), view.get(b"y"))) == (b"1", None)
     await store.write(lambda txn: txn.put(b"z", b"2"))
     await node.stop()
@@ -231,8 +164,8 @@ async def test_writes_wait_for_a_slow_log_and_are_refused_in_the_end(tmp_path: P
 
 async def test_a_transaction_larger_than_a_row_is_one_transaction(tmp_path: Path, clock: VirtualClock) -> None:
     server = MemoryLogServer(GENERATION)
-    node = LeadingNode(tmp_path / "a", server, clock, "a")
-    await turns(clock)
+    node = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock)
 
     def fill(txn: Txn) -> None:
         for number in range(30_000):
@@ -240,10 +173,10 @@ async def test_a_transaction_larger_than_a_row_is_one_transaction(tmp_path: Path
 
     writing = asyncio.ensure_future(node.engine.store(1).write(fill))
     while not writing.done():
-        await turns(clock)
+        await settled(clock)
     assert [row.is_last for row in server.rows[-4:]] == [False, False, False, True]
-    b = LeadingNode(tmp_path / "b", server, clock, "b")
-    await turns(clock, 2.0)
+    b = ClusterNode(tmp_path / "b", server, clock, "b")
+    await settled(clock, 2.0)
     assert len(await b.engine.store(1).read(lambda view: list(view.scan(b"", b"\xff")))) == 30_000
     await node.stop()
     await b.stop()

@@ -62,6 +62,7 @@ class Leadership:
         self._patience_s = patience_s
         self._rival = RivalLease(boot_time, patience_s)
         self._successor: str | None = None  # the node to hand over to, if that was asked for
+        self._stands_back_until_s = float("-inf")  # after handing over: others take over first
         self._wake = asyncio.Event()
         self.state: LeaderState | None = None  # as last seen
         self.follower: Follower | None = None
@@ -70,6 +71,7 @@ class Leadership:
 
     async def run(self) -> None:
         """Follow and lead until cancelled. Raises a Failure if this node cannot go on."""
+        await self._register()
         upkeep = asyncio.ensure_future(self._keep_positions())
         try:
             await self._roles.follow()
@@ -131,7 +133,8 @@ class Leadership:
                 self._rival.observe(state)
                 # A record that names this node is of an earlier run of it, or of an attempt that did not end: this
                 # process does not lead, and no other process has this node's directory.
-                if state.node in ("", self.node) or self._rival.is_over:
+                is_free = state.node == "" and self._boot_time() >= self._stands_back_until_s
+                if is_free or state.node == self.node or self._rival.is_over:
                     return
             except LogUnavailable:
                 pass  # the follower tells
@@ -168,8 +171,9 @@ class Leadership:
         opening.add_done_callback(lambda _: self._wake.set())
         try:
             while not over.is_set() and self._successor is None:
-                if opening.done():
-                    opening.result()  # raises what the opening has met
+                if opening.done() and not _has_opened(opening):
+                    self._successor = ""
+                    break
                 sent_s = lease.now_s()
                 try:
                     renewed = await self._log.renew(state, commit.confirmed.place)
@@ -206,6 +210,7 @@ class Leadership:
             self._wake.clear()
 
     async def _resign(self, state: LeaderState, successor: str) -> None:
+        self._stands_back_until_s = self._boot_time() + limits.LEASE_SECONDS
         try:
             if await self._log.resign(state, successor):
                 _log.warning("handed over to %s", successor or "any node")
@@ -213,6 +218,16 @@ class Leadership:
             _log.info("handing over was not recorded: %s", error)
 
     # Upkeep of the log.
+
+    async def _register(self) -> None:
+        """Have the log keep what this replica has not applied yet."""
+        while True:
+            try:
+                await self._log.register(self.node)
+                return
+            except LogUnavailable as error:
+                _log.warning("the replicated log does not answer: %s", error)
+                await self._clock.sleep(limits.LOG_RETRY_SECONDS)
 
     async def _keep_positions(self) -> None:
         """Tell the log how far this replica has come, so that it keeps no more than is needed."""
@@ -227,6 +242,18 @@ class Leadership:
                     await self._log.trim()
             except (LogUnavailable, Failure) as error:
                 _log.info("the position of this replica cannot be told: %s", error)
+
+
+def _has_opened(opening: asyncio.Future[None]) -> bool:
+    """Whether the account was opened. What keeps only this node from leading now is logged; other failures are
+    raised."""
+    failure = opening.exception()
+    if failure is None:
+        return True
+    if isinstance(failure, Failure) and failure.kind in (Kind.NOT_LEADER, Kind.UNAVAILABLE, Kind.STORAGE_FULL):
+        _log.warning("the account cannot be opened as the leader's, handing over: %s", failure.message)
+        return False
+    raise failure
 
 
 def _handing_over() -> Failure:

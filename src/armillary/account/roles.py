@@ -1,0 +1,63 @@
+"""The account of a cluster's node, in the role that the node has at the moment: a leader's, which writes and runs
+background work, or a follower's, which adopts what the log brings. When the role changes, the account is closed and
+opened anew on the same engine; requests and cursors that hold objects of the former one get the reason. Who leads is
+decided by `storage/replication/leadership.py`, which calls these methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from armillary.account.account import Account
+from armillary.account.following import FollowingAccount
+from armillary.account.registry import AccountSettings
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.storage.overlay import Layer
+from armillary.storage.replication.group_commit import not_leader
+from armillary.storage.replication.replicated_engine import ReplicatedEngine
+
+OnOpened = Callable[[Account], Awaitable[None]]  # doors are exchanged here
+
+
+class AccountRoles:
+    """Implements `Roles` of leadership.py. One role change at a time: leadership waits for each."""
+
+    def __init__(
+        self, engine: ReplicatedEngine, clock: Clock, settings: AccountSettings, on_opened: OnOpened | None = None
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._settings = settings
+        self._on_opened = on_opened
+        self.account: Account | None = None  # None: between two roles
+
+    async def lead(self) -> None:
+        await self.close(_role_changes())
+        await self._use(await Account.open(self._engine, self._clock, self._settings))
+
+    async def follow(self) -> None:
+        await self.close(not_leader())
+        await self._use(await FollowingAccount.open(self._engine, self._clock, self._settings))
+
+    def adopt(self, layer: Layer, notes: bytes) -> None:
+        if isinstance(self.account, FollowingAccount):  # not while this node takes over: the account is opened then
+            self.account.adopt(layer, notes)
+
+    async def close(self, reason: Failure) -> None:
+        account, self.account = self.account, None
+        if account is not None:
+            await account.close(reason)
+
+    async def _use(self, account: Account) -> None:
+        self.account = account
+        if self._on_opened is not None:
+            await self._on_opened(account)
+
+
+def _role_changes() -> Failure:
+    return Failure(
+        Kind.UNAVAILABLE,
+        "This node of the cluster takes over at this moment. Try again.",
+        retry_after_ms=100,
+    )
