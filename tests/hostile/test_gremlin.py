@@ -9,6 +9,8 @@ from hostile import gremlin_requests
 from hostile.harness import STALL_UNITS_MAX, watched
 from support.gremlin_house import GremlinHouse
 
+from armillary.languages.gremlin.values.elements import Path, Property, Vertex
+
 VERTICES = 40
 SIZE = 300
 GENERATED = 40
@@ -50,6 +52,20 @@ def test_named() -> None:
 
     codes = uvloop.run(run())
     assert {name for name, code in codes.items() if code >= 300 and code != _TIMED_OUT} <= _REFUSED
+
+
+def test_paths_and_properties_are_hashed_by_what_they_hold() -> None:
+    """Where all have one hash, grouping compares each with every other one."""
+    vertices = [Vertex(str(number), "v") for number in range(200)]
+    paths = [Path([vertices[0], each, [1, 2]], [(), (), ()]) for each in vertices]
+    properties = [Property("key", number) for number in range(200)]
+    for values in (paths, properties):
+        assert len({hash(each) for each in values}) > len(values) * 9 // 10
+    same = Path([Vertex("0", "v"), Vertex("5", "v"), [1, 2]], [(), (), ()])
+    assert same == paths[5] and hash(same) == hash(paths[5])
+    assert hash(Path([1], [()])) == hash(Path([1.0], [()])), "equal values have one hash, whatever their types"
+    long = Path([vertices[number % 200] for number in range(5_000)], [()] * 5_000)
+    assert hash(long) == hash(Path(list(long.objects), long.labels))
 
 
 def test_generated(seed: int) -> None:

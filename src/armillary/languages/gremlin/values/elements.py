@@ -7,8 +7,8 @@ A vertex or edge may be a reference (`properties is None`): steps that need its 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Sized
+from typing import Any, Final
 
 from armillary.model.key_values import same_component
 
@@ -121,10 +121,21 @@ class Property:
         )
 
     def __hash__(self) -> int:
-        return hash(self.key) ^ 3
+        return hash((self.key, _hash(self.value)))
 
     def __repr__(self) -> str:
         return f"p[{self.key}->{_text(self.value)[:20]}]"
+
+
+_HASHED_ENDS: Final = 8  # objects of a path
+
+
+def _hash(value: Any) -> int:
+    """Equal values have the same. Those that Python does not hash are told apart by their sizes alone."""
+    try:
+        return hash(value)
+    except TypeError:
+        return len(value) if isinstance(value, Sized) else 0
 
 
 Element = Vertex | Edge
@@ -142,7 +153,10 @@ class Path:
         return type(other) is Path and self.objects == other.objects
 
     def __hash__(self) -> int:
-        return len(self.objects)
+        """Of the ends of a long path: paths that only differ between them are rare, and no hash may take long."""
+        objects = self.objects
+        hashed = objects if len(objects) <= 2 * _HASHED_ENDS else objects[:_HASHED_ENDS] + objects[-_HASHED_ENDS:]
+        return hash((len(objects), *[_hash(each) for each in hashed]))
 
     def __repr__(self) -> str:
         return f"path{self.objects}"
