@@ -22,8 +22,8 @@ from bson.regex import Regex
 from armillary.languages.mongo.errors import bad_value
 from armillary.languages.mongo.filters.regexes import matcher_of
 from armillary.languages.mongo.filters.value_types import number_of
-from armillary.model.bson.bson_values import MISSING, Key, is_number, list_keys, order_key
-from armillary.work import portions, spend
+from armillary.model.bson.bson_values import CLASS_ARRAY, CLASS_OBJECT, MISSING, Key, is_number, list_keys, order_key
+from armillary.work import paced, portions, spend
 
 Test = Callable[[Any], bool]
 KeyFunction = Callable[[Any], Key]
@@ -160,9 +160,13 @@ def among(operands: list[Any], key: KeyFunction) -> Test:
         has_null = has_null or any(each is None for each in others)
         wanted.update(list_keys(others, key))
 
+    has_containers = any(each[0] in (CLASS_ARRAY, CLASS_OBJECT) for each in paced(wanted, 1))
+
     def test(value: Any) -> bool:
         if value is MISSING:
             return has_null
+        if not has_containers and (type(value) is list or type(value) is dict):
+            return False  # the key of a large one takes long to make, and to hash in one piece
         return key(value) in wanted or any(matches(value) for matches in patterns)
 
     return test
