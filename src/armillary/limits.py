@@ -1,13 +1,14 @@
 """The limits of the product, each with its origin: "service" means Azure Cosmos DB's published limits, "ours" a choice
-whose reason is given. A number that a user can meet, that bounds memory, time or disk of the server, or that two
-modules share is here. These kinds of numbers stay in their module:
+whose reason is given. The documented limits of requests and resources, the budgets of work, memory and disk, and
+all numbers that two modules share are here. These kinds of numbers stay in the one module that uses them:
 
 - prices in request units: `model/charges.py`;
-- details of one algorithm: chunk sizes, strides, units of metered work, sizes of its caches;
+- details of one algorithm: chunk sizes, strides, units of metered work, estimates of memory, sizes of its caches;
 - widths of stored and sent bytes: rids, lsns, message authentication codes, digests;
-- what a protocol or language fixes: error codes, MongoDB's lengths of names and sizes of capped collections, the range
-  of an integer type, ticks in a second;
-- polling, retries and progress of the command line tools.
+- what a protocol or language fixes: error codes, lengths of names, ranges of integer types, ticks in a second;
+- what one parser or one command accepts of a text: its depth, the number of its parts, how much of it an error shows;
+- pauses and timeouts of one connection (`net`), of the sandbox's processes (`scripts`) and of the command line tools,
+  and the memory that a process of the sandbox may take (`scripts/confinement.py`, `scripts/cell.py`).
 """
 
 from __future__ import annotations
