@@ -141,7 +141,10 @@ class Rounds:
         await upkeep.forget_events(partition, now_s)
         await upkeep.forget_versions(partition, container.schema, now_s)
         place = (container.record.rid, partition.range.id)
-        while (at := self._thinned.get(place, b"")) < layout.change_key(partition.lsn + 1):
+        # As far as the log went when the pass began: writers extend it all the time, and a pass that followed them would
+        # take a turn of the event loop for each write.
+        end = layout.change_key(partition.lsn + 1)
+        while (at := self._thinned.get(place, b"")) < end:
             if self._reshaper.is_reshaping(partition, container):
                 return
             self._thinned[place] = next_key = await upkeep.forget_tombstones(partition, at, now_s)

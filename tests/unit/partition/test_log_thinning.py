@@ -112,3 +112,16 @@ async def test_a_stream_inside_of_a_transaction_of_which_a_part_was_dropped(with
         else:
             assert answer["code"] == 286 and place < 4, (place, answer)
     await house.close()
+
+
+async def test_a_pass_ends_while_writers_go_on() -> None:
+    house = await House.open()
+    container = await house.container()
+    (partition,) = container.partitions.values()
+    await house.put(container, {"id": "0", "pk": "x"})
+    steps = 0
+    async for _ in house.account.rounds._thin_out(container, partition):
+        steps += 1
+        await house.put(container, {"id": f"{steps}", "pk": "x"})
+        assert steps < 3, "the pass follows the writers"
+    await house.close()
