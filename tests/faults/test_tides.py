@@ -46,6 +46,14 @@ def test_the_index_is_right(seed: int, events: Events) -> None:
     assert run_one(seed, events, rounds=6).history.tally["questions"] > 50
 
 
+FOUND = (20261149,)  # a scan of all items of a partition that was split went on, after a change of policy
+
+
+@pytest.mark.parametrize("number", FOUND)
+def test_the_index_is_right_where_it_was_wrong(number: int) -> None:
+    run_one(number, EVENTS[number % len(EVENTS)])
+
+
 @pytest.mark.soak
 def test_the_index_is_right_for_long(seed: int) -> None:
     for each in range(seed, seed + int(os.environ.get("ARMILLARY_SOAK_SEEDS", "500"))):

@@ -122,6 +122,9 @@ class Rounds:
             if failure.kind is not Kind.RANGE_BUSY and not job.container.is_retired:
                 log.warning("upkeep of %s stopped: %s", job.container.link, failure.message)
             return False
+        except Exception:  # a defect met in one container must not end the upkeep of the others
+            log.exception("upkeep of %s failed", job.container.link)
+            return False
         return True
 
     # The kinds of work.
@@ -141,8 +144,8 @@ class Rounds:
         await upkeep.forget_events(partition, now_s)
         await upkeep.forget_versions(partition, container.schema, now_s)
         place = (container.record.rid, partition.range.id)
-        # As far as the log went when the pass began: writers extend it all the time, and a pass that followed them would
-        # take a turn of the event loop for each write.
+        # As far as the log went when the pass began: writers extend it all the time, and a pass that followed them
+        # would take a turn of the event loop for each write.
         end = layout.change_key(partition.lsn + 1)
         while (at := self._thinned.get(place, b"")) < end:
             if self._reshaper.is_reshaping(partition, container):

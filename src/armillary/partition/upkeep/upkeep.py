@@ -103,6 +103,8 @@ class CoverageScan:
 
     async def go_on(self) -> bool:
         """Scan some more items; whether that was all."""
+        if self._partition.is_moved:
+            return True  # its items are stored elsewhere now, and changes of policy no longer reach those here
         if await self._partition.evaluate(self._batch):
             return False
         await self._partition.end_coverage_scan(self._begun, self._found)
@@ -111,11 +113,13 @@ class CoverageScan:
     def _batch(self, view: View) -> bool:
         entries = view.scan(layout.item_key(self._next_number), layout.space_end(layout.ITEMS))
         slice_ = Slice(self._partition.clock)
+        # As it is with this snapshot: a change of policy may end, and forget older rules, while the scan has given way.
+        schema = self._schema.as_it_is()
         number = None
         for key, stored in islice(entries, limits.RESTATE_ITEMS):
             number = int.from_bytes(key[1:], "big")
             header = unpack_header(stored)
-            terms = documents.item_terms(self._schema.rules_of(header).indexing, header, payload_of(stored)).terms
+            terms = documents.item_terms(schema.rules_of(header).indexing, header, payload_of(stored)).terms
             self._found = paths_of(terms) if self._found is None else self._found.intersection(dict(terms))
             if not self._found:
                 return False  # no path is in all items: the rest need not be scanned
