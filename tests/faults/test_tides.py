@@ -46,7 +46,9 @@ def test_the_index_is_right(seed: int, events: Events) -> None:
     assert run_one(seed, events, rounds=6).history.tally["questions"] > 50
 
 
-FOUND = (20261149,)  # a scan of all items of a partition that was split went on, after a change of policy
+# A scan of a partition that was split went on, after a change of policy; the first item of an empty partition came
+# while it was being copied.
+FOUND = (20261149, 20261213)
 
 
 @pytest.mark.parametrize("number", FOUND)

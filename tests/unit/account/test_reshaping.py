@@ -333,6 +333,20 @@ async def test_new_rules_overtake_a_reshape(house: House, point: str) -> None:
     assert len(await house.everything()) == 60
 
 
+@pytest.mark.parametrize("point", [BEGUN, COPYING, COPIED, CAUGHT_UP])
+async def test_the_first_item_comes_while_an_empty_partition_is_split(house: House, point: str) -> None:
+    await house.create()
+    reshaper = house.account.reshaper
+    reshaper.pause([point])
+    reshape = await reshaper.split(house.container, 0)
+    while not reshaper.is_paused(reshape):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await house.write(1)
+    reshaper.pause(())
+    await reshaper.finished(reshape)
+    assert set(await house.everything()) == {"1"}
+
+
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_container_is_deleted_meanwhile(house: House, point: str) -> None:
     container = await house.create()
