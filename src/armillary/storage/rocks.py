@@ -30,7 +30,7 @@ from armillary.storage.overlay import Layer
 from armillary.storage.private import Permissions
 from armillary.storage.rocks_database import POSITION_KEY, Database, KeptState, Version, is_stall
 from armillary.storage.rocks_store import RocksStore, prefix_of
-from armillary.storage.transactions import Gathering, Waiting, waiting_for
+from armillary.storage.transactions import Gathering, Waiting, refuse_waiting, waiting_for
 
 Durability = Literal["full", "relaxed"]
 _log = logging.getLogger(__name__)
@@ -222,10 +222,10 @@ class RocksEngine:
             self._room_checked_s = now_s
             self._has_room = self._directory.free_bytes() >= self._reserve_bytes
         if failure is not None or database is None:
-            self._refuse_waiting(failure or closed())
+            refuse_waiting(self._waiting, failure or closed())
             return
         if not self._has_room:
-            self._refuse_waiting(no_room(), but_freeing=True)
+            refuse_waiting(self._waiting, no_room(), but_freeing=True)
         self._is_running = True
         self._running = work.begin(partial(self._run_group, database, now_s + limits.GROUP_SECONDS_MAX))
 
@@ -363,7 +363,7 @@ class RocksEngine:
             refuse(answers, unknown if len(layer.writes) > limits.WRITE_AT_ONCE_KEYS else failure)
         if self._failure is None:
             self._failure = failure
-            self._refuse_waiting(failure)
+            refuse_waiting(self._waiting, failure)
             self._reopening = self._loop.create_task(self._reopen())
 
     async def _reopen(self) -> None:
@@ -381,7 +381,7 @@ class RocksEngine:
             except Failure as failure:
                 _log.error("storage cannot be opened yet: %s", failure.message)
                 self._failure = failure
-                self._refuse_waiting(failure)
+                refuse_waiting(self._waiting, failure)
             finally:
                 self._is_attempt_over.set()
             if self._failure is not None:
@@ -413,13 +413,6 @@ class RocksEngine:
         needed = max(self._reserve_bytes, self._directory.log_bytes() + 8 * limits.MB)
         while self._directory.free_bytes() < needed:  # polled: no event announces free space
             await self._clock.sleep(limits.FREE_DISK_CHECK_SECONDS)
-
-    def _refuse_waiting(self, failure: Failure, but_freeing: bool = False) -> None:
-        kept = [entry for entry in self._waiting if but_freeing and entry.is_freeing]
-        refused = [Answer(entry.future, None, None) for entry in self._waiting if entry not in kept]
-        self._waiting.clear()
-        self._waiting.extend(kept)
-        refuse(refused, failure)
 
 
 def _open(directory: DataDirectory) -> Database:

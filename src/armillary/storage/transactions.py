@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from greenlet import GreenletExit
 
 from armillary import limits, work
-from armillary.storage.disk_errors import Answer
+from armillary.errors import Failure
+from armillary.storage.disk_errors import Answer, refuse
 from armillary.storage.engine import Txn
 from armillary.storage.overlay import Get, Layer, OverlayTxn, Scan
 
@@ -29,6 +30,14 @@ _new = tuple.__new__  # makes a named tuple in less than half of the time that i
 
 def waiting_for(fn: Callable[[Txn], Any], prefix: bytes, future: asyncio.Future[Any], is_freeing: bool) -> Waiting:
     return _new(Waiting, (fn, prefix, future, is_freeing))
+
+
+def refuse_waiting(waiting: deque[Waiting], failure: Failure, but_freeing: bool = False) -> None:
+    kept = [entry for entry in waiting if but_freeing and entry.is_freeing]
+    refused = [Answer(entry.future, None, None) for entry in waiting if entry not in kept]
+    waiting.clear()
+    waiting.extend(kept)
+    refuse(refused, failure)
 
 
 class Gathering:

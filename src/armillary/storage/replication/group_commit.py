@@ -27,7 +27,7 @@ from armillary.storage.overlay import Get, Layer, OverlayTxn, Pair, Scan
 from armillary.storage.replication.lease import Lease
 from armillary.storage.replication.local_replica import LocalReplica, Position
 from armillary.storage.rocks_database import is_stall
-from armillary.storage.transactions import Gathering, Waiting, waiting_for
+from armillary.storage.transactions import Gathering, Waiting, refuse_waiting, waiting_for
 
 _log = logging.getLogger(__name__)
 _NOTHING: Final = Layer()
@@ -120,7 +120,7 @@ class GroupCommit:
             self._room_checked_s = now_s
             self._has_room = self._replica.has_room
         if not self._has_room:
-            self._refuse_waiting(no_room(), but_freeing=True)
+            refuse_waiting(self._waiting, no_room(), but_freeing=True)
         self._is_running = True
         work.begin(partial(self._run_group, now_s + limits.GROUP_SECONDS_MAX))
 
@@ -250,14 +250,7 @@ class GroupCommit:
         """Nothing of the gathering group is in the log: it is dropped."""
         gathering, self._gathering = self._gathering, Gathering()
         refuse(gathering.answers, failure)
-        self._refuse_waiting(failure)
-
-    def _refuse_waiting(self, failure: Failure, but_freeing: bool = False) -> None:
-        kept = [entry for entry in self._waiting if but_freeing and entry.is_freeing]
-        refused = [Answer(entry.future, None, None) for entry in self._waiting if entry not in kept]
-        self._waiting.clear()
-        self._waiting.extend(kept)
-        refuse(refused, failure)
+        refuse_waiting(self._waiting, failure)
 
     def _stop(self, reason: Failure) -> None:
         is_first = self._end is None or not self._end.details.get("is_final")
