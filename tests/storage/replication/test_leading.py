@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,39 @@ async def test_handing_over_is_at_once_and_loses_nothing(tmp_path: Path, clock: 
     assert b.engine.is_leading
     await asyncio.gather(*writes)
     assert len(await b.engine.store(1).read(lambda view: list(view.scan(b"", b"\xff")))) == 20
+    await a.stop()
+    await b.stop()
+
+
+async def test_an_append_goes_on_when_its_leader_steps_down(tmp_path: Path, clock: VirtualClock) -> None:
+    """To cancel it would make PostgreSQL answer with a success that only the primary has."""
+    server = MemoryLogServer(GENERATION)
+    a = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock)
+    a.gate.close("before standby")
+    write = asyncio.ensure_future(a.engine.store(1).write(lambda txn: txn.put(b"x", b"1")))
+    await settled(clock)
+    server.state = replace(server.state, renewals=server.state.renewals + 7, node="b")  # another node renews
+    await settled(clock, 1.0)
+    assert not a.engine.is_leading
+    with pytest.raises(Failure, match="not known"):
+        await write
+    a.gate.open("before standby")
+    await settled(clock, 5.0)  # no node b comes, so this one takes over again
+    assert a.engine.is_leading
+    assert await a.engine.store(1).read(lambda view: view.get(b"x")) == b"1", "its row is in the log"
+    await a.stop()
+
+
+async def test_only_a_leader_hands_over(tmp_path: Path, clock: VirtualClock) -> None:
+    server = MemoryLogServer(GENERATION)
+    a = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock)
+    b = ClusterNode(tmp_path / "b", server, clock, "b")
+    await settled(clock, 0.2)
+    with pytest.raises(Failure) as caught:
+        b.leadership.hand_over()
+    assert caught.value.kind is Kind.NOT_LEADER
     await a.stop()
     await b.stop()
 

@@ -14,6 +14,7 @@ from enum import IntEnum
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from armillary import work
 from armillary.errors import Failure, Kind
 from armillary.limits import LOG_ROW_BYTES_MAX
 from armillary.storage.overlay import Layer
@@ -29,6 +30,7 @@ _HEADER: Final = struct.Struct(f">QQ{CHAIN_BYTES}sQQ{CHAIN_BYTES}sQQBB")
 _LINK: Final = struct.Struct(">QQQQBB")
 _GROUP: Final = struct.Struct(">BII")
 _ENTRY_BYTES: Final = 8  # what the encoding adds to a key and its value
+_ENTRY_UNITS: Final = 10  # of work, to encode or decode one
 
 
 class Place(NamedTuple):
@@ -146,6 +148,7 @@ def read_group(rows: Sequence[Row]) -> tuple[Layer, bytes]:
         if row.kind is not RowKind.GROUP:
             continue
         cleared, writes, piece_notes = _read_piece(row.data)
+        work.spend(_ENTRY_UNITS * len(writes))
         for low, high in cleared:
             layer.clear(low, high)
         layer.writes.update(writes)
@@ -161,10 +164,12 @@ def _pieces(layer: Layer, notes: bytes) -> Iterator[bytes]:
     for key, value in layer.writes.items():
         size_bytes += _ENTRY_BYTES + len(key) + (len(value) if value is not None else 0)
         if size_bytes > LOG_ROW_BYTES_MAX and entries:
+            work.spend(_ENTRY_UNITS * len(entries))
             yield _GROUP.pack(_FORMAT, len(cleared), len(notes)) + cleared + notes + encoded(entries)
             cleared, notes, entries = encoded(()), b"", []
             size_bytes = _ENTRY_BYTES + len(key) + (len(value) if value is not None else 0)
         entries.append((key, value))
+    work.spend(_ENTRY_UNITS * len(entries))
     yield _GROUP.pack(_FORMAT, len(cleared), len(notes)) + cleared + notes + encoded(entries)
 
 

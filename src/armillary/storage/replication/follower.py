@@ -99,12 +99,16 @@ class Follower:
     async def run(self) -> None:
         """Follow until cancelled. Raises a Failure if this replica cannot go on: it is cut off, or the log was set
         back."""
+        is_told = False
         while True:
             try:
                 if not await self.step():
                     await self._log.tail(self._waiting.last_seq)
+                is_told = False
             except LogUnavailable as error:
-                _log.info("the replicated log does not answer: %s", error)
+                if not is_told:  # once for each outage
+                    is_told = True
+                    _log.warning("the replicated log cannot be read: %s", error)
                 self._waiting.forget()
                 await self._clock.sleep(limits.LOG_RETRY_SECONDS)
 
@@ -156,7 +160,7 @@ class Follower:
     async def _apply(self) -> bool:
         did_any = False
         while rows := self._waiting.next_group():
-            layer, notes = read_group(rows)
+            layer, notes = await work.run(partial(read_group, rows))
             last = rows[-1]
             position = Position(self._replica.position.generation, last.place, last.time_us, last.transactions)
             if layer.is_empty():

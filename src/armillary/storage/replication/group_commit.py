@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from armillary import limits, work
 from armillary.clock import Clock
@@ -36,7 +36,6 @@ _NOTHING: Final = Layer()
 class Flight(NamedTuple):
     """A group whose append is under way."""
 
-    rows: list[Row]
     layer: Layer
     answers: list[Answer]
     begun_s: float
@@ -67,9 +66,11 @@ class GroupCommit:
         self._flight: Flight | None = None
         self._flying: asyncio.Task[None] | None = None
         self._end: Failure | None = None  # why nothing is accepted any more
+        self._is_stopped = False  # what was accepted is refused too
         self._is_late = False  # the append in flight takes longer than clients wait
         self._is_scheduled = False
         self._is_running = False
+        self._is_storing = False  # a confirmed group is being written to RocksDB
         self._room_checked_s = float("-inf")
         self._has_room = True
         self._watch = self._loop.create_task(self._watch_flights())
@@ -99,11 +100,13 @@ class GroupCommit:
             await self._clock.sleep(limits.HAND_OVER_POLL_SECONDS)
         self._stop(reason)
 
-    def abandon(self, reason: Failure) -> None:
-        """Stop at once: what is in flight has an unknown outcome."""
+    async def abandon(self, reason: Failure) -> None:
+        """Stop: what is in flight has an unknown outcome. Its append is not cancelled, which PostgreSQL would answer as
+        a success; if the rows get into the log, this node reads them there. A group that is being written to RocksDB
+        is waited for, since the follower writes there next."""
         self._stop(reason)
-        if self._flying is not None:
-            self._flying.cancel()
+        while self._is_storing:
+            await self._clock.sleep(limits.HAND_OVER_POLL_SECONDS)
 
     # Running functions.
 
@@ -149,7 +152,7 @@ class GroupCommit:
 
     def _proceed(self) -> None:
         """Continue with whatever can be done now: append the gathered group, run what waits."""
-        if self._end is not None and self._end.details.get("is_final"):
+        if self._is_stopped:
             return
         gathering = self._gathering
         if self._flight is None and not self._is_running and gathering.answers:
@@ -157,15 +160,15 @@ class GroupCommit:
             if gathering.layer.is_empty() and self._lease.holds:
                 _give(gathering.answers)
             else:
-                self._flight = flight = self._new_flight(gathering)
+                self._flight = flight = Flight(gathering.layer, gathering.answers, self._clock.elapsed_s())
                 self._flying = self._loop.create_task(self._fly(flight))
         if self._waiting and not self._is_scheduled and not self._is_running and not self._gathering.is_full:
             self._schedule()
 
-    def _new_flight(self, gathering: Gathering) -> Flight:
-        at = self._replica.position
+    async def _rows_of(self, flight: Flight) -> list[Row]:
+        """A large group is encoded in portions, between which other requests have their turn."""
+        at, layer = self._replica.position, flight.layer
         time_us = max(at.time_us, int(self._clock.now_s() * 1_000_000))
-        layer = gathering.layer
         if layer.is_empty():
             row = new_row(
                 at.place,
@@ -177,23 +180,26 @@ class GroupCommit:
                 is_last=True,
                 data=b"",
             )
-            rows = [row]
-        else:
-            count = at.transactions + sum(answer.error is None for answer in gathering.answers)
-            rows = group_rows(
-                layer,
-                after=at.place,
-                epoch=self._epoch,
-                confirmed=at.place,
-                time_us=time_us,
-                transactions=count,
-            )
-        return Flight(rows, layer, gathering.answers, self._clock.elapsed_s())
+            return [row]
+        make = partial(
+            group_rows,
+            layer,
+            after=at.place,
+            epoch=self._epoch,
+            confirmed=at.place,
+            time_us=time_us,
+            transactions=at.transactions + sum(answer.error is None for answer in flight.answers),
+        )
+        return make() if len(layer.writes) <= limits.WORK_PORTION else await work.run(make)
 
     async def _fly(self, flight: Flight) -> None:
         try:
-            await self._log.append(flight.rows)
-            await self._store(flight)
+            rows = await self._rows_of(flight)
+            await self._log.append(rows)
+            if self._is_stopped:
+                return
+            self._is_storing = True
+            await self._store(flight, rows[-1])
         except Deposed:
             refuse(flight.answers, not_leader())
             self._stop(not_leader())
@@ -208,12 +214,13 @@ class GroupCommit:
             refuse(flight.answers, unknown_outcome(storage_failed()))
             self._stop(storage_failed())
             return
+        finally:
+            self._is_storing = False
         self._flight, self._is_late = None, False
         _give(flight.answers)
         self._proceed()
 
-    async def _store(self, flight: Flight) -> None:
-        last = flight.rows[-1]
+    async def _store(self, flight: Flight, last: Row) -> None:
         position = Position(self._replica.position.generation, last.place, last.time_us, last.transactions)
         if flight.layer.is_empty():
             self._replica.pass_over(position)
@@ -227,7 +234,7 @@ class GroupCommit:
                     await work.run(partial(self._replica.apply, flight.layer, position))
                 break
             except Exception as error:
-                if not is_stall(error) or self._clock.elapsed_s() >= give_up_s:
+                if not is_stall(error) or self._is_stopped or self._clock.elapsed_s() >= give_up_s:
                     raise
             await self._clock.sleep(limits.STALL_RETRY_SECONDS)
         self._replica.publish()
@@ -253,8 +260,7 @@ class GroupCommit:
         refuse_waiting(self._waiting, failure)
 
     def _stop(self, reason: Failure) -> None:
-        is_first = self._end is None or not self._end.details.get("is_final")
-        self._end = Failure(reason.kind, reason.message, retry_after_ms=reason.retry_after_ms, details=_FINAL)
+        is_first, self._is_stopped, self._end = not self._is_stopped, True, reason
         self._watch.cancel()
         if self._flight is not None:
             refuse(self._flight.answers, unknown_outcome(leader_gone()))
@@ -262,9 +268,6 @@ class GroupCommit:
         self._refuse_gathered(reason)
         if is_first:
             self._on_end(reason)
-
-
-_FINAL: Final[dict[str, Any]] = {"is_final": True}
 
 
 def _give(answers: list[Answer]) -> None:

@@ -87,7 +87,9 @@ class Leadership:
             upkeep.cancel()
 
     def hand_over(self, successor: str = "") -> None:
-        """Finish what was accepted, and let another node take over at once."""
+        """Finish what was accepted, and let another node take over at once. Refused on a node that does not lead."""
+        if self._commit is None:
+            raise not_leader()
         self._successor = successor
         self._wake.set()
 
@@ -194,7 +196,7 @@ class Leadership:
                 opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
             lease.end()
-            commit.abandon(not_leader())
+            await commit.abandon(not_leader())
             self._commit = None
             self._engine.follow()
 
