@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,15 +41,6 @@ from armillary.model.resources import ResourceType
 from armillary.partition.operations import Verb
 
 KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
-
-
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    pair = await Pair.open(tmp_path)
-    try:
-        yield pair
-    finally:
-        await pair.close()
 
 
 async def _made(pair: Pair, name: str = "c", throughput_ru: int = 400, **policies: Any) -> Container:

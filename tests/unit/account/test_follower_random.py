@@ -7,8 +7,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import bson
@@ -68,15 +67,6 @@ def _small_steps(with_limits: WithLimits) -> None:
     """Splits copy in many groups and wait for nothing."""
     with_limits(COPY_SLICE_SECONDS=-1.0, COPY_PORTION_ENTRIES=20, REWIND_ENTRIES_MAX=12)
     with_limits(RESHAPE_POLL_SECONDS=0.0, RESHAPE_RETRY_SECONDS=0.0)
-
-
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    pair = await Pair.open(tmp_path)
-    try:
-        yield pair
-    finally:
-        await pair.close()
 
 
 class Workload:
