@@ -11,9 +11,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Self
 from unittest.mock import patch
@@ -59,7 +59,7 @@ def call_armillary(
             return exit_.code if isinstance(exit_.code, int) else 1
 
     with (
-        patch.dict(os.environ, clean_environment() | (environment or {}), clear=True),
+        _environment_with(environment or {}),
         patch("sys.stdin", io.StringIO()),
         redirect_stdout(printed[0]),
         redirect_stderr(printed[1]),
@@ -69,6 +69,25 @@ def call_armillary(
         code = thread.submit(call).result()
     output, errors = (stream.buffer.getvalue().decode() for stream in printed)
     return subprocess.CompletedProcess(list(arguments), code, output, errors)
+
+
+@contextmanager
+def _environment_with(variables: dict[str, str]) -> Iterator[None]:
+    """Only what differs is changed, and changed back: clients in other threads of the tests read the environment at the
+    same time, and must not find it empty."""
+    unwanted = [name for name in os.environ if name.startswith("ARMILLARY_") and name not in variables]
+    before = {name: os.environ.get(name) for name in (*unwanted, *variables)}
+    for name in unwanted:
+        del os.environ[name]
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def clean_environment() -> dict[str, str]:
