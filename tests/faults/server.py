@@ -16,23 +16,33 @@ READY_S = 90.0
 
 class Server:
     def __init__(
-        self, directory: Path, durability: str, *arguments: str, command: Sequence[str] = ARMILLARY, port: int = 0
+        self,
+        directory: Path,
+        durability: str | None,
+        *arguments: str,
+        command: Sequence[str] = ARMILLARY,
+        port: int = 0,
     ) -> None:
-        """`port` 0: a free one, another at each start. `command`: a module and its first arguments."""
+        """`durability` None: of a cluster's node, which has none. `port` 0: a free one, another at each start.
+        `command`: a module and its first arguments."""
         self.directory = directory
         self.port = port
         self._given_port = port
-        self._arguments = ("--durability", durability, *arguments)
+        self._arguments = (*(("--durability", durability) if durability is not None else ()), *arguments)
         self._command = command
         self._server: Forked | None = None
         self._log = directory.with_name(f"{directory.name}.log")
+
+    @property
+    def serve_arguments(self) -> tuple[str, ...]:
+        place = ("serve", "--sql-port", str(self._given_port), "--data", str(self.directory))
+        return (*place, *self._arguments, "--log-level", "warning")
 
     async def start(self, *, is_waiting: bool = True, environment: dict[str, str] | None = None) -> None:
         assert self._server is None
         with self._log.open("ab") as log:
             self._server = Forked.start(
-                *(*self._command, "serve", "--sql-port", str(self._given_port), "--data", str(self.directory)),
-                *(*self._arguments, "--log-level", "warning"),
+                *(*self._command, *self.serve_arguments),
                 environment=clean_environment() | (environment or {}),
                 stderr=log.fileno(),
             )

@@ -17,6 +17,8 @@ REACHED = (
     *("rows lost by failover", "failovers of the log"),  # rows that were read and never acknowledged
     *("take-overs", "hand-overs", "kills", "slow: before fence", "slow: after renew", "renew not answered"),
     *("follower reads", "strong reads", "groups followed", "create exists", "delete absent"),
+    *("rows pushed", "nothing pushed", "calls lost between nodes", "words without a lease"),
+    *("bounded reads", "refreshed reads", "rows held back"),
     *("writes refused: NOT_LEADER", "writes unknown: UNAVAILABLE", "writes refused: STORAGE_FULL"),
 )
 
@@ -32,6 +34,12 @@ def test_nothing_is_lost_and_nothing_is_stale(seed: int) -> None:
     for number in range(RUNS):
         reached.update(judged(simulate(seed + number)))
     assert not [what for what in REACHED if not reached[what]], dict(reached)
+
+
+# Found in soaks. A node whose fence was followed by another's before it had caught up stopped: "the log was set back".
+@pytest.mark.parametrize("found", [50003576])
+def test_seeds_that_once_failed(found: int) -> None:
+    judged(simulate(found))
 
 
 @pytest.mark.soak

@@ -15,7 +15,7 @@ from support.mongo_house import document_in, frame_of
 from support.portions import Amount
 from support.process import ServerProcess
 
-ROUNDS = 15  # a fifth of them in `make test`
+ROUNDS = 15  # a tenth of them in `make test`
 ACCOUNTS = 8
 MONEY = 100
 
@@ -137,6 +137,45 @@ def test_transactions_are_whole(tmp_path: Path, seed: int, amount: Amount) -> No
         accounts = client.ask({"find": "c"})["cursor"]["firstBatch"]
         assert sum(each["money"] for each in accounts) == ACCOUNTS * MONEY
         assert sum(each.get("moves", 0) for each in accounts) == 2 * moved
+    client.close()
+    ServerProcess.check(tmp_path / "bank")
+
+
+def test_transactions_over_collections_are_whole(tmp_path: Path, seed: int, amount: Amount) -> None:
+    """Their stores are several: after a kill in the commit all have it, or none. A partition is split meanwhile."""
+    dice = random.Random(seed + 5)
+    client = Client(tmp_path / "bank", bytes(15) + b"\x05")
+    for name in ("giving", "taking"):
+        accounts = [{"_id": each, "money": MONEY} for each in range(ACCOUNTS)]
+        assert client.ask({"insert": name, "documents": accounts})["ok"] == 1.0
+    shard = {"customAction": "CreateCollection", "collection": "journal", "shardKey": "who", "offerThroughput": 400}
+    assert client.ask(shard)["ok"] == 1.0
+    moved = 0
+    for turn in range(amount(ROUNDS)):
+        number = {**client.next_number(), "autocommit": False}
+        who = dice.randrange(ACCOUNTS)
+        statements = [
+            {"update": "giving", "updates": [{"q": {"_id": who}, "u": {"$inc": {"money": -1}}}]},
+            {"update": "taking", "updates": [{"q": {"_id": who}, "u": {"$inc": {"money": 1}}}]},
+            {"insert": "journal", "documents": [{"_id": f"{turn}-a", "who": f"a{who}"}]},
+            {"insert": "journal", "documents": [{"_id": f"{turn}-b", "who": f"b{who}"}]},
+        ]
+        for place, statement in enumerate(statements):
+            starts = {"startTransaction": True} if place == 0 else {}
+            answer = client.ask({**statement, **number, **starts})
+            assert answer["ok"] == 1.0 and not answer.get("writeErrors"), answer
+        commit = {"commitTransaction": 1, **number, "$db": "admin"}
+        client.killed_after_sending(commit, dice)
+        answer = client.ask(commit)
+        assert answer["ok"] == 1.0 or answer["code"] == 251, answer
+        moved += int(answer["ok"])
+        found = {name: client.ask({"find": name})["cursor"]["firstBatch"] for name in ("giving", "taking", "journal")}
+        assert sum(each["money"] for each in found["giving"]) == ACCOUNTS * MONEY - moved
+        assert sum(each["money"] for each in found["taking"]) == ACCOUNTS * MONEY + moved
+        assert len(found["journal"]) == 2 * moved
+        if turn == 0:  # what follows goes to two partitions of the journal
+            scale = {"customAction": "UpdateCollection", "collection": "journal", "offerThroughput": 12_000}
+            assert client.ask(scale)["ok"] == 1.0
     client.close()
     ServerProcess.check(tmp_path / "bank")
 

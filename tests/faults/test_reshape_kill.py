@@ -8,8 +8,8 @@ from collections.abc import Callable
 from itertools import product
 
 from azure.cosmos import CosmosClient, PartitionKey
-from control.conftest import Operator
 from support.process import KEY, ServerProcess
+from support.server_operator import Operator
 
 from armillary.account.reshaping.split_and_merge import HELD, POINTS
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from control.conftest import Operator
 from support.process import ServerProcess
+from support.server_operator import Operator
 from support.stored_account import LONG_TTL_S, answers, sql_client, without_rids
 
 from armillary.account.account import Account

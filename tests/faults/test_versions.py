@@ -14,13 +14,13 @@ import orjson
 import pytest
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
-from control.conftest import Operator
 from faults.elastic.folding import Document, Fold
 from faults.elastic.port import Refused, Step, Unanswered
 from faults.elastic.world import World, simulate
 from faults.test_elastic_simulation import reshapes_and_crashes
 from support.portions import first
 from support.process import KEY, ServerProcess
+from support.server_operator import Operator
 
 from armillary.account.changes.change_feed import ChangePage, change_row, read_changes
 from armillary.account.check import check_account

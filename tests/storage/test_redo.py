@@ -60,8 +60,8 @@ async def _shown(store: Store) -> dict[bytes, bytes]:
 class WatchedDatabase(Database):
     """Counts the keys of each write; the n-th one fails if it is told so; syncs can be held up and fail."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, *, has_statistics: bool = False) -> None:
+        super().__init__(path, has_statistics=has_statistics)
         self.sizes: list[int] = []
         self.errors: dict[int, str] = {}
         self.sync_error: str | None = None

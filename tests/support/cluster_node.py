@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from support.replicas import local_replica
 
@@ -15,6 +18,7 @@ from armillary.storage.disk_errors import closed
 from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
 from armillary.storage.log.replicated_log import LogUnavailable
 from armillary.storage.overlay import Layer
+from armillary.storage.replication.freshness import RowSource
 from armillary.storage.replication.leadership import Leadership
 from armillary.storage.replication.replicated_engine import ReplicatedEngine
 
@@ -55,19 +59,64 @@ class NoRoles:
     def adopt(self, layer: Layer, notes: bytes) -> None:
         return
 
+    def apply_delay_s(self) -> float:
+        return 0.0
+
+
+class ThreadWork:
+    """Counts what an event loop's threads have not finished yet: for a virtual clock this takes no time, and a test
+    that let time pass meanwhile would depend on the machine's speed."""
+
+    _of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadWork]] = WeakKeyDictionary()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._begin = loop.run_in_executor
+        self._unfinished: set[asyncio.Future[Any]] = set()
+        loop.run_in_executor = self._run  # type: ignore[assignment]
+
+    @classmethod
+    def of_running_loop(cls) -> ThreadWork:
+        loop = asyncio.get_running_loop()
+        if loop not in cls._of_loops:
+            cls._of_loops[loop] = cls(loop)
+        return cls._of_loops[loop]
+
+    def _run(self, executor: Any, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        future = self._begin(executor, function, *arguments)
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        return future
+
+    async def settled(self) -> None:
+        """Let everything happen that can without the clock."""
+        for _ in range(30):
+            await asyncio.sleep(0)
+        while self._unfinished:
+            await asyncio.wait(self._unfinished)
+            for _ in range(30):
+                await asyncio.sleep(0)
+
 
 class ClusterNode:
     """A node that takes over, leads and follows by itself. Its account, if it has one, is in `roles`."""
 
     def __init__(
-        self, path: Path, server: MemoryLogServer, clock: VirtualClock, name: str, *, has_account: bool = False
+        self,
+        path: Path,
+        server: MemoryLogServer,
+        clock: VirtualClock,
+        name: str,
+        *,
+        has_account: bool = False,
+        source: RowSource | None = None,
     ) -> None:
+        ThreadWork.of_running_loop()
         self.gate = Gate()
         self.engine = ReplicatedEngine(local_replica(path, server), clock)
         self.roles = AccountRoles(self.engine, clock, AccountSettings())
         roles = self.roles if has_account else NoRoles()
         log = MemoryLog(server, clock, self.gate)
-        self.leadership = Leadership(name, self.engine, log, roles, clock, boot_time=clock.now_s)
+        self.leadership = Leadership(name, self.engine, log, roles, clock, boot_time=clock.now_s, source=source)
         self.task = asyncio.ensure_future(self.leadership.run())
 
     @property
@@ -84,10 +133,8 @@ class ClusterNode:
 
 async def settled(clock: VirtualClock, seconds: float = 0.0) -> None:
     """Let everything happen that can, and time pass in small steps."""
-    for _ in range(max(1, round(seconds / 0.05))):
-        for _ in range(30):
-            await asyncio.sleep(0)
-        if seconds:
-            clock.advance(0.05)
-    for _ in range(30):
-        await asyncio.sleep(0)
+    work = ThreadWork.of_running_loop()
+    for _ in range(round(seconds / 0.05)):
+        await work.settled()
+        clock.advance(0.05)
+    await work.settled()

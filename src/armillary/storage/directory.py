@@ -7,6 +7,9 @@ database files inside are left to the engine.
     load/          table files that are being written for bulk loading; leftovers are removed at opening
     checkpoints/   complete data directories, made of links to the engine's files, for copying;
                    leftovers are removed at opening
+    incoming/      the engine's files of another node, as far as they have arrived; kept at opening
+    before-upgrade/  the state before an upgrade of the format (`operating/format_upgrade.py`)
+    rocks.former/  the engine's files that arrived ones take the place of, while they do
 
 Other modules keep small private files here (`write_private`): the development certificate and its key, and what the
 control commands need to find the server.
@@ -14,7 +17,7 @@ control commands need to find the server.
 
 from __future__ import annotations
 
-import fcntl
+import logging
 import os
 import shutil
 import sys
@@ -27,13 +30,20 @@ from armillary.errors import Failure, Kind
 from armillary.limits import FREE_DISK_BYTES_MAX, FREE_DISK_BYTES_MIN, FREE_DISK_SHARE
 from armillary.storage.private import Permissions, claim_directory, make_directory, open_file
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 # 2: the keys of the change log contain the item's rid; shapes and tuples have terms.
 # 3: heads of partitions name the generation of their path coverage. Heads of 2 name none: it is not valid.
 FORMAT_VERSION: Final = 3
 FORMATS_READ: Final = (2, FORMAT_VERSION)
 _FORMAT, _FORMAT_NEW, _LOCK, _ENGINE, _LOAD = "FORMAT", "FORMAT.new", "LOCK", "rocks", "load"
 _CHECKPOINTS: Final = "checkpoints"
+_INCOMING, _FORMER = "incoming", "rocks.former"
 _PRODUCT: Final = "armillary"
+_log = logging.getLogger(__name__)
 
 
 class DataDirectory:
@@ -44,10 +54,12 @@ class DataDirectory:
         self._lock = lock
         self.engine_path: Final = path / _ENGINE
         self.load_path: Final = path / _LOAD
+        self.incoming_path: Final = path / _INCOMING
 
     @classmethod
-    def claim(cls, path: Path, permissions: Permissions = "private") -> Self:
-        """Create or lock the directory, or refuse with a Failure that says what to do."""
+    def claim(cls, path: Path, permissions: Permissions = "private", *, is_upgrading: bool = True) -> Self:
+        """Create or lock the directory, or refuse with a Failure that says what to do. `is_upgrading`: an older format
+        is replaced by the newest."""
         try:
             if path.exists():
                 _refuse_strange(path)  # before its permissions are narrowed
@@ -55,20 +67,23 @@ class DataDirectory:
             _refuse_strange(path)
             lock = _take_lock(path / _LOCK)
         except OSError as error:
-            raise _unusable(error) from error
+            raise unusable(error) from error
         try:
             _refuse_strange(path)  # again: another process may have created it while we waited for the lock
             if not (path / _FORMAT).exists():
-                _write_format(path)
-            if _check_format(path / _FORMAT) != FORMAT_VERSION:
-                _write_format(path)  # from here on older versions refuse it: they cannot read what is written next
+                write_format(path)
+            present = format_of(path / _FORMAT)
+            if is_upgrading and present != FORMAT_VERSION:
+                _log.warning("the data directory is upgraded from format %d to %d", present, FORMAT_VERSION)
+                write_format(path)  # from here on older versions refuse it: they cannot read what is written next
+            _settle_exchange(path)
             for left_over in (path / _LOAD).glob("*"):
                 left_over.unlink()
             for checkpoint in (path / _CHECKPOINTS).glob("*"):
                 shutil.rmtree(checkpoint)
         except OSError as error:
             os.close(lock)
-            raise _unusable(error) from error
+            raise unusable(error) from error
         except Failure:
             os.close(lock)
             raise
@@ -87,7 +102,7 @@ class DataDirectory:
         made = Path(tempfile.mkdtemp(dir=parent, prefix=""))
         try:
             fill(made / _ENGINE)
-            _write_format(made)
+            write_format(made)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
             raise
@@ -99,6 +114,17 @@ class DataDirectory:
             raise ValueError("a checkpoint has a plain name")
         shutil.rmtree(self._path / _CHECKPOINTS / name, ignore_errors=True)
 
+    def exchange_engine(self) -> None:
+        """Put the files that have arrived in the place of the engine's, which are removed. Nothing has either open. A
+        stop at any moment leaves one of them whole, in its place after the next opening."""
+        former = self._path / _FORMER
+        if self.engine_path.exists():
+            os.rename(self.engine_path, former)
+            sync_directory(self._path)
+        os.rename(self.incoming_path, self.engine_path)
+        sync_directory(self._path)
+        shutil.rmtree(former, ignore_errors=True)
+
     def free_bytes(self) -> int:
         """Free space on the disk; unlimited if the system does not report it, so that a write fails by itself."""
         try:
@@ -106,6 +132,14 @@ class DataDirectory:
         except OSError:
             return sys.maxsize
         return state.f_bavail * state.f_frsize
+
+    def size_bytes(self) -> int:
+        """Of the disk; 0 if the system does not report it."""
+        try:
+            state = os.statvfs(self._path)
+        except OSError:
+            return 0
+        return state.f_blocks * state.f_frsize
 
     def default_reserve_bytes(self) -> int:
         """The space kept free so that accepted writes can always be flushed and compacted."""
@@ -130,7 +164,8 @@ def write_private(file: Path, content: bytes) -> None:
     handle, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # made with mode 0600
     try:
         with os.fdopen(handle, "wb") as stream:
-            os.fchmod(handle, 0o600)  # a umask may have removed rights of the owner
+            if hasattr(os, "fchmod"):
+                os.fchmod(handle, 0o600)  # a umask may have removed rights of the owner
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -151,6 +186,11 @@ def _refuse_strange(path: Path) -> None:
 
 
 def _take_lock(path: Path) -> int:
+    if fcntl is None:
+        raise Failure(
+            Kind.UNSUPPORTED,
+            "This system has no locks of files (flock): two servers could write to one data directory. Use --memory.",
+        )
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -167,27 +207,52 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
-def _write_format(path: Path) -> None:
+def write_format(path: Path, version: int = FORMAT_VERSION) -> None:
     """Written atomically, also if the machine stops."""
     new = path / _FORMAT_NEW
     with open_file(new, "wb") as file:
-        file.write(f"{_PRODUCT} {FORMAT_VERSION}\n".encode("ascii"))
+        file.write(f"{_PRODUCT} {version}\n".encode("ascii"))
         file.flush()
         os.fsync(file.fileno())
     new.rename(path / _FORMAT)
     for directory in (path, path.parent):
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        sync_directory(directory)
+
+
+def _settle_exchange(path: Path) -> None:
+    """End an exchange of the engine's files that was interrupted: forward if the new ones are in place, else back."""
+    former = path / _FORMER
+    if not former.exists():
+        return
+    if (path / _ENGINE).exists():
+        shutil.rmtree(former)
+    else:
+        os.rename(former, path / _ENGINE)
+        sync_directory(path)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
         os.fsync(handle)
+    finally:
         os.close(handle)
 
 
-def _check_format(path: Path) -> int:
-    """The format of a directory that this version can read."""
+def format_of(path: Path) -> int:
+    """The format that a FORMAT file names, if this version can read it."""
     product, _, version = path.read_text("ascii", "replace").strip().partition(" ")
     if product != _PRODUCT or not version.isdigit():
         raise Failure(
             Kind.CORRUPT,
             "The data directory's FORMAT file is not readable. Restore the directory from a backup, or name another.",
+        )
+    if int(version) > FORMAT_VERSION:
+        raise Failure(
+            Kind.UNSUPPORTED,
+            f"The data directory has format {version}, which a newer version of Armillary wrote; this one reads "
+            f"formats {FORMATS_READ[0]} to {FORMAT_VERSION}. Use the newer version, or name another directory.",
         )
     if int(version) not in FORMATS_READ:
         raise Failure(
@@ -198,7 +263,7 @@ def _check_format(path: Path) -> int:
     return int(version)
 
 
-def _unusable(error: OSError) -> Failure:
+def unusable(error: OSError) -> Failure:
     reason = error.strerror or "unknown reason"
     return Failure(
         Kind.UNAVAILABLE,

@@ -122,7 +122,7 @@ def unknown_outcome(failure: Failure) -> Failure:
 
 def again(failure: Failure) -> Failure:
     """A copy for one more caller: an exception raised in several tasks would collect all their tracebacks."""
-    return Failure(failure.kind, failure.message, retry_after_ms=failure.retry_after_ms)
+    return Failure(failure.kind, failure.message, retry_after_ms=failure.retry_after_ms, details=failure.details)
 
 
 def no_room() -> Failure:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
+from armillary.storage.operating.storage_figures import StorageFigures
 from armillary.work import Check
 
 T = TypeVar("T")
@@ -113,6 +114,9 @@ class Engine(Protocol):
 
     async def drop_checkpoint(self, name: str) -> None:
         """Remove a checkpoint, named by the last part of its path."""
+
+    def figures(self) -> StorageFigures | None:
+        """For metrics and readiness. None: there is nothing to measure."""
 
     async def close(self) -> None:
         """Finish waiting writes, make everything durable and release the directory."""

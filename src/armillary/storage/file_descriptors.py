@@ -6,13 +6,20 @@ storage has a share of its own, and connections get the rest.
 
 from __future__ import annotations
 
-import resource
-
 from armillary import limits
+
+try:
+    import resource
+
+    HAS_LIMITS = True
+except ImportError:  # Windows, which has no such limit
+    HAS_LIMITS = False
 
 
 def raise_limit() -> int:
     """Raise the soft limit as far as is allowed and useful. Returns how many descriptors this process may have."""
+    if not HAS_LIMITS:
+        return allowed()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, limits.DESCRIPTORS_WANTED)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -24,6 +31,8 @@ def raise_limit() -> int:
 
 
 def allowed() -> int:
+    if not HAS_LIMITS:
+        return limits.DESCRIPTORS_WANTED
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limits.DESCRIPTORS_WANTED if soft == resource.RLIM_INFINITY else soft
 

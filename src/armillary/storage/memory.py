@@ -46,6 +46,9 @@ class MemoryEngine:
     async def drop_checkpoint(self, name: str) -> None:
         raise Failure(Kind.NOT_FOUND, "There are no checkpoints in memory.")
 
+    def figures(self) -> None:
+        return None
+
     async def close(self) -> None:
         self._is_closed = True
         self._stores.clear()
@@ -97,7 +100,8 @@ class MemoryStore:
         return KeptMap(self._map)
 
     async def pin(self) -> Kept:
-        return await self.keep()
+        self._engine.check_open()
+        return PinnedMap(self._map)
 
     def loader(self) -> Loader:
         self._engine.check_open()
@@ -129,7 +133,7 @@ class SortedMap:
         self._chunks: list[list[bytes]] = []  # none empty; every key of one is below every key of the next
         self._lasts: list[bytes] = []  # the last key of each chunk
         self.get = self._values.get  # the dict's own method: a call less on every read
-        self._evaluations = 0  # evaluations that read this state and may have given way
+        self._evaluations = 0  # evaluations that read this state and may have given way, and pins of it
 
     def copy_from(self, other: SortedMap) -> None:
         self._values = other._values.copy()  # a third of the time of filling one
@@ -159,7 +163,8 @@ class SortedMap:
             self._evaluations -= 1
 
     def changed(self, layer: Layer) -> SortedMap:
-        """The map after some writes: this one, or a copy while evaluations still read the state they began with."""
+        """The map after some writes: this one, or a copy while evaluations and pins still show the state they began
+        with."""
         changed = self
         if self._evaluations and not layer.is_empty():
             changed = SortedMap()
@@ -256,6 +261,35 @@ class SortedMap:
                 yield key, values[key]
             if first > 0:
                 return
+
+
+class PinnedMap:
+    """A snapshot without copying: the map is copied by the next write to it, if the pin is still held then."""
+
+    def __init__(self, pinned: SortedMap) -> None:
+        pinned._evaluations += 1
+        self._map: SortedMap | None = pinned
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._held().get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self._held().get_many(keys)
+
+    def scan(self, low: bytes, high: bytes, reverse: bool = False) -> Iterator[Pair]:
+        return self._held().scan(low, high, reverse)
+
+    def _held(self) -> SortedMap:
+        assert self._map is not None, "it was released"
+        return self._map
+
+    def release(self) -> None:
+        if self._map is not None:
+            self._map._evaluations -= 1
+            self._map = None
+
+    def __del__(self) -> None:
+        self.release()
 
 
 class KeptMap(SortedMap):

@@ -14,14 +14,19 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
-from armillary.errors import Failure, Kind
+from armillary.clock import SystemClock
+from armillary.errors import Failure, Kind, bad_request
 
 Permissions = Literal["private", "inherited"]  # inherited: permissions are neither changed nor refused
 
-_DIRECTORY, _FILE, _OTHERS = 0o700, 0o600, 0o077
+OTHERS: Final = 0o077  # permissions of users that are not the owner
+_DIRECTORY, _FILE = 0o700, 0o600
 _SETTING: Final = "--data-permissions inherited (ARMILLARY_DATA_PERMISSIONS for commands)"
+_HAS_USERS: Final = hasattr(os, "geteuid")  # not on Windows, where files inherit the rights of their directory
+_NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)
+_AS_BYTES: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _FLAGS: Final = {
-    "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW,
+    "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS,
     "wb": os.O_WRONLY | os.O_CREAT,  # truncated after its permissions are narrowed
     "r+b": os.O_RDWR,
 }
@@ -31,7 +36,7 @@ log = logging.getLogger(__name__)
 @contextmanager
 def private_umask() -> Iterator[None]:
     """Meanwhile files created by this process and its libraries are for its user alone."""
-    former = os.umask(_OTHERS)
+    former = os.umask(OTHERS)
     try:
         yield
     finally:
@@ -54,11 +59,11 @@ def make_directory(path: Path, *, parents: bool = False) -> None:
 def open_file(path: Path, mode: Literal["xb", "wb", "r+b"]) -> BinaryIO:
     """`xb`: a new file, refused if a link is in its place. `wb` and `r+b` narrow the permissions of an existing file
     before anything is written to it; pipes and devices are left as they are."""
-    handle = os.open(path, _FLAGS[mode] | os.O_CLOEXEC, _FILE)
+    handle = os.open(path, _FLAGS[mode] | _AS_BYTES, _FILE)
     try:
         state = os.fstat(handle)
         if stat.S_ISREG(state.st_mode):
-            if stat.S_IMODE(state.st_mode) != _FILE and state.st_uid == os.geteuid():
+            if _HAS_USERS and stat.S_IMODE(state.st_mode) != _FILE and state.st_uid == os.geteuid():
                 os.fchmod(handle, _FILE)
             if mode == "wb":
                 os.ftruncate(handle, 0)
@@ -68,11 +73,31 @@ def open_file(path: Path, mode: Literal["xb", "wb", "r+b"]) -> BinaryIO:
         raise
 
 
+@contextmanager
+def whole_file(file: Path, what: str) -> Iterator[BinaryIO]:
+    """A file that appears when it is complete and durable, or not at all. `what` names it in messages."""
+    if file.exists() and not file.is_file():  # a device, say, which would not be one any more
+        raise bad_request(f"The {what} {file} cannot be written: that is no file.")
+    unfinished = file.with_name(f".{file.name}.{SystemClock().random_bytes(4).hex()}")
+    try:
+        with open_file(unfinished, "xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(unfinished, file)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise bad_request(f"The {what} {file} cannot be written: {error.strerror}.") from None
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
 def claim_directory(path: Path, what: str, permissions: Permissions = "private") -> None:
     """Make a directory and everything in it private. One that belongs to another user, or cannot be made private, is
     refused. `what` names it in messages: "data directory"."""
     make_directory(path, parents=True)
-    if permissions == "inherited":
+    if permissions == "inherited" or not _HAS_USERS:
         return
     state = path.stat()
     if state.st_uid != os.geteuid():
@@ -82,9 +107,9 @@ def claim_directory(path: Path, what: str, permissions: Permissions = "private")
             f"owner, or name another one. Where that cannot be done, as with some volumes of containers, {_SETTING} "
             "takes it as it is.",
         )
-    if state.st_mode & _OTHERS:
+    if state.st_mode & OTHERS:
         _narrow(path, _DIRECTORY)
-        if path.stat().st_mode & _OTHERS:
+        if path.stat().st_mode & OTHERS:
             raise Failure(
                 Kind.FORBIDDEN,
                 f"The {what} is open to other users, and its file system does not let that be changed. Name another "
@@ -99,7 +124,7 @@ def claim_directory(path: Path, what: str, permissions: Permissions = "private")
         for names, mode in ((directories, _DIRECTORY), (files, _FILE)):
             for name in names:
                 each = Path(parent, name)
-                if (found := each.lstat().st_mode) & _OTHERS and not stat.S_ISLNK(found):
+                if (found := each.lstat().st_mode) & OTHERS and not stat.S_ISLNK(found):
                     _narrow(each, mode)
 
 
@@ -113,7 +138,7 @@ def _narrow(path: Path, mode: int) -> None:
 def read_regular(path: Path) -> BufferedReader:
     """Open a file for reading, refusing links, pipes and devices, which may be in a directory that another program
     filled."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    handle = os.open(path, os.O_RDONLY | _NO_LINKS | _AS_BYTES | getattr(os, "O_NONBLOCK", 0))
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(0, "it is not a plain file")

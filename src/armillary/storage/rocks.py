@@ -26,6 +26,7 @@ from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
 from armillary.storage.disk_errors import Answer, again, closed, no_room, refuse, set_error, translated, unknown_outcome
 from armillary.storage.engine import T, Txn
+from armillary.storage.operating.storage_figures import StorageFigures, figures_of
 from armillary.storage.overlay import Layer
 from armillary.storage.private import Permissions
 from armillary.storage.rocks_database import POSITION_KEY, Database, KeptState, Version, is_stall
@@ -34,6 +35,17 @@ from armillary.storage.transactions import Gathering, Waiting, refuse_waiting, w
 
 Durability = Literal["full", "relaxed"]
 _log = logging.getLogger(__name__)
+
+
+class ReplicaRefused(Failure):
+    """A data directory that must not be opened as a single server's."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Kind.BAD_REQUEST,
+            "The data directory is a replica of a cluster: written to alone, it would differ from the others. Serve it "
+            "as a node of its cluster, or make it a single server's with `armillary cluster leave`.",
+        )
 
 
 class Group(NamedTuple):
@@ -47,7 +59,14 @@ class RocksEngine:
     """Owns a data directory. Everything but syncing, opening and compacting runs on the event loop's thread."""
 
     def __init__(
-        self, directory: DataDirectory, database: Database, is_relaxed: bool, reserve_bytes: int, clock: Clock
+        self,
+        directory: DataDirectory,
+        database: Database,
+        is_relaxed: bool,
+        reserve_bytes: int,
+        clock: Clock,
+        *,
+        has_statistics: bool = False,
     ) -> None:
         self._directory = directory
         self._loop = asyncio.get_running_loop()
@@ -79,6 +98,8 @@ class RocksEngine:
         self._is_attempt_over = asyncio.Event()  # no opening is under way
         self._is_attempt_over.set()
         self._has_room = True
+        self._has_statistics = has_statistics
+        self._stalls = 0
         self._room_checked_s = float("-inf")
 
     @classmethod
@@ -90,26 +111,25 @@ class RocksEngine:
         reserve_bytes: int | None = None,
         clock: Clock | None = None,
         permissions: Permissions = "private",
+        has_statistics: bool = False,
     ) -> Self:
         """`full`: acknowledged writes are synced. `relaxed`: they survive a crash of the process, not of the
         machine."""
         assert durability in ("full", "relaxed")
         directory = DataDirectory.claim(Path(path), permissions)
         try:
-            database = _open(directory)
+            database = _open(directory, has_statistics)
             if database.get(POSITION_KEY) is not None:
                 database.close()
-                raise Failure(
-                    Kind.BAD_REQUEST,
-                    "The data directory is a replica of a cluster: written to alone, it would differ from the others.",
-                )
+                raise ReplicaRefused()
         except BaseException:
             directory.release()
             raise
         # The syncing thread needs the interpreter briefly before and after; a busy loop must give way soon.
         sys.setswitchinterval(min(sys.getswitchinterval(), limits.THREAD_SWITCH_SECONDS))
         reserve = directory.default_reserve_bytes() if reserve_bytes is None else reserve_bytes
-        return cls(directory, database, durability == "relaxed", reserve, clock or SystemClock())
+        is_relaxed = durability == "relaxed"
+        return cls(directory, database, is_relaxed, reserve, clock or SystemClock(), has_statistics=has_statistics)
 
     def store(self, number: int) -> RocksStore:
         # The last number stays unused so that every store has a first key after it.
@@ -183,6 +203,23 @@ class RocksEngine:
         if self.published is None:
             raise closed() if self._failure is None else again(self._failure)
         return self.published
+
+    # Room on the disk, and other figures.
+
+    def keep_free(self, reserve_bytes: int | None) -> None:
+        """Change the space that is kept free on the disk. None: the default."""
+        self._reserve_bytes = self._directory.default_reserve_bytes() if reserve_bytes is None else reserve_bytes
+        self._room_checked_s = float("-inf")
+
+    def figures(self) -> StorageFigures:
+        found = figures_of(self._directory, self._database, self._reserve_bytes)
+        failure = self._failure
+        if failure is not None and failure.kind is Kind.STORAGE_FULL:
+            found.is_full = True
+        elif failure is not None:
+            found.failure = failure.message
+        found.waiting_writes, found.stalls = len(self._waiting), self._stalls
+        return found
 
     # Long work.
 
@@ -260,6 +297,7 @@ class RocksEngine:
                 if (failure := self._failed()) is not None:  # a sync failed while the portions had given way
                     refuse(answers, unknown_outcome(failure))
                 elif is_stall(error):
+                    self._stalls += 1
                     self._stalled = layer, answers
                     self._loop.call_later(limits.STALL_RETRY_SECONDS, self._retry_stalled)
                 else:
@@ -391,7 +429,7 @@ class RocksEngine:
 
     async def _attempt_open(self) -> None:
         await self._let_go()
-        self._database = await self._loop.run_in_executor(self._thread, _open, self._directory)
+        self._database = await self._loop.run_in_executor(self._thread, _open, self._directory, self._has_statistics)
         self.published = self._newest = self._database.version()
         self._room_checked_s = float("-inf")
         self._is_dirty = False
@@ -415,9 +453,9 @@ class RocksEngine:
             await self._clock.sleep(limits.FREE_DISK_CHECK_SECONDS)
 
 
-def _open(directory: DataDirectory) -> Database:
+def _open(directory: DataDirectory, has_statistics: bool = False) -> Database:
     try:
-        return Database(directory.engine_path)
+        return Database(directory.engine_path, has_statistics=has_statistics)
     except Exception as error:
         _log.error("storage does not open: %s", error)
         raise translated(error) or Failure(

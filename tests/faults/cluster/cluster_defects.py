@@ -13,12 +13,14 @@ from unittest.mock import patch
 from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
 from armillary.storage.log.replicated_log import LeaderState
 from armillary.storage.log.rows import Row
-from armillary.storage.replication import group_commit
-from armillary.storage.replication.follower import Follower, RowsWaiting
+from armillary.storage.replication import freshness, group_commit
+from armillary.storage.replication.follower import Follower
+from armillary.storage.replication.freshness import Freshness
 from armillary.storage.replication.group_commit import Flight, GroupCommit
 from armillary.storage.replication.lease import RivalLease
 from armillary.storage.replication.local_replica import LocalReplica, Position
 from armillary.storage.replication.replicated_engine import ReplicatedEngine
+from armillary.storage.replication.rows_waiting import RowsWaiting
 
 Planted = Any  # a context manager
 
@@ -87,7 +89,7 @@ def flushed_is_applied() -> Planted:
 
 
 def take_over_without_waiting() -> Planted:
-    return patch.object(RivalLease, "is_over", property(lambda self: True))
+    return patch.object(RivalLease, "is_over", lambda self, patience_s: True)
 
 
 def refusals_without_the_lease() -> Planted:
@@ -118,6 +120,28 @@ def strong_reads_without_the_lease() -> Planted:
     return patch.object(ReplicatedEngine, "may_answer_strongly", property(lambda self: self.is_leading))
 
 
+def a_deposed_leaders_word_is_fresh() -> Planted:
+    word = vars(GroupCommit)["word"].fget
+    return patch.object(GroupCommit, "word", property(lambda self: word(self)._replace(is_leased=True)))
+
+
+def fresh_since_the_answer() -> Planted:
+    """Freshness is counted from after the leader was asked."""
+    hear = Freshness.hear
+    return patch.object(Freshness, "hear", lambda self, asked_s, word: hear(self, self.now_s(), word))
+
+
+def fresh_before_it_is_applied() -> Planted:
+    return patch.object(freshness, "_is_reached", lambda place, at: True)
+
+
+def the_time_of_rows_in_flight_is_told() -> Planted:
+    def now_us(self: GroupCommit) -> int:
+        return max(self._replica.position.time_us, int(self._clock.now_s() * 1_000_000))
+
+    return patch.object(GroupCommit, "_told_us", now_us)
+
+
 DEFECTS: dict[str, Callable[[], Planted]] = {
     each.__name__: each
     for each in (
@@ -130,5 +154,9 @@ DEFECTS: dict[str, Callable[[], Planted]] = {
         refusals_without_the_lease,
         strong_reads_without_the_lease,
         memory_adopted_later,
+        a_deposed_leaders_word_is_fresh,
+        fresh_since_the_answer,
+        fresh_before_it_is_applied,
+        the_time_of_rows_in_flight_is_told,
     )
 }

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from bisect import bisect
 from collections import Counter
 from dataclasses import dataclass, field
 
 from faults.checkers.items import NEVER, Call, Said, Verb, check_items
+from faults.cluster.simulated_peers import Network, SimulatedSource
 from faults.cluster.simulated_replica import Disk, SimulatedDatabase, SimulatedDirectory
 from faults.elastic.simulation import SimulatedClock, SimulatedLoop
 from faults.ledger import Violation
@@ -22,7 +24,7 @@ from armillary.errors import Failure, Kind
 from armillary.storage.engine import Txn, View
 from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
 from armillary.storage.log.replicated_log import LogUnavailable
-from armillary.storage.log.rows import Row, read_group
+from armillary.storage.log.rows import Row, RowKind, read_group
 from armillary.storage.memory import SortedMap
 from armillary.storage.overlay import Layer
 from armillary.storage.replication.leadership import Leadership
@@ -75,7 +77,9 @@ class Node:
         self.directory = SimulatedDirectory()
         dice = random.Random(f"{world.seed}/{name}")
         self.trouble = Trouble(dice, world.clock, world.counters)
-        self._rate = dice.uniform(0.9, 1.1)  # of its boot-time clock
+        self.source = SimulatedSource(world.network, name)
+        self.holds_back_s = 0.0
+        self.rate = dice.uniform(0.9, 1.1)  # of its boot-time clock
         self._offset_s = dice.uniform(0, 1000)
         self.engine: ReplicatedEngine | None = None
         self.leadership: Leadership | None = None
@@ -85,7 +89,7 @@ class Node:
         self.adopted: dict[bytes, bytes] | None = None  # None: nothing is served yet
 
     def boot_time_s(self) -> float:
-        return self._offset_s + self.world.loop.now_s * self._rate
+        return self._offset_s + self.world.loop.now_s * self.rate
 
     async def start(self) -> None:
         world = self.world
@@ -103,7 +107,9 @@ class Node:
             return
         self.engine = ReplicatedEngine(replica, world.clock)
         self.adopted = None
-        self.leadership = Leadership(self.name, self.engine, log, self, world.clock, boot_time=self.boot_time_s)
+        self.leadership = Leadership(
+            self.name, self.engine, log, self, world.clock, boot_time=self.boot_time_s, source=self.source
+        )
         self._task = asyncio.ensure_future(self.leadership.run())
         self._task.add_done_callback(self._ended)
 
@@ -144,6 +150,9 @@ class Node:
         self.adopted = dict(view.scan(b"", b"\xff"))
         self.world.counters["groups followed"] += 1
 
+    def apply_delay_s(self) -> float:
+        return self.holds_back_s
+
     def _check_adopted(self) -> None:
         assert self.engine is not None
         view = self.engine.store(STORE).at_hand()
@@ -164,13 +173,19 @@ class World:
     archive: dict[int, Row] = field(default_factory=dict)  # all acknowledged rows, trimmed ones included
     seen_places: dict[int, bytes] = field(default_factory=dict)
     seen_states: list[tuple[int, bytes, dict[bytes, bytes]]] = field(default_factory=list)
+    acknowledged: list[tuple[float, int]] = field(default_factory=list)  # when, and a seq at or behind the write's
+    reached: list[tuple[str, int, int]] = field(default_factory=list)  # node, its seq, and the time that it has reached
 
     def __post_init__(self) -> None:
         self.server = ArchivingServer(self)
         self.dice = random.Random(self.seed)
+        self.network = Network(random.Random(f"{self.seed}/network"), self.clock, self.counters, self._find)
         self.nodes = [Node(name, self) for name in NODES]
         self._values = 0
         self.is_quiet = False  # few requests
+
+    def _find(self, name: str) -> Leadership | None:
+        return next((node.leadership for node in self.nodes if node.name == name), None)
 
     # Clients.
 
@@ -185,11 +200,18 @@ class World:
 
     async def reader(self) -> None:
         """Looks at all nodes, wherever the others go."""
+        dice = random.Random(f"{self.seed}/reader")
         while True:
             for node in self.nodes:
                 await self.clock.sleep(0.1)
-                for item in ITEMS if node.engine is not None else ():
-                    self._read("reader", node, item, self.loop.now_s)
+                if node.engine is not None:
+                    items = (
+                        ITEMS if node.engine.may_answer_strongly else ITEMS[:1]
+                    )  # of a follower, its state is looked at
+                    for item in items:
+                        self._read("reader", node, item, self.loop.now_s)
+                if node.leadership is not None and dice.random() < 0.4:
+                    await self._read_refreshed(node, node.leadership)
 
     async def _ask(self, client: str, node: Node, dice: random.Random) -> bool:
         """One request. Returns whether the node has answered it."""
@@ -219,6 +241,8 @@ class World:
         written = value if verb is not Verb.DELETE else None
         self.calls.append(Call(client, item, verb, begun, ended, said, written, was_there=found))
         self.counters[f"{verb.value} {said.value}"] += 1
+        if said is Said.OK:
+            self.acknowledged.append((self.loop.now_s, engine.replica.position.place.seq))
         return said not in (Said.REFUSED, Said.UNKNOWN)
 
     def _read(self, client: str, node: Node, item: str, begun: float) -> bool:
@@ -229,13 +253,17 @@ class World:
             return False
         if not engine.may_answer_strongly:
             self._check_prefix(node, view)
+            self._check_staleness(node)
             return engine.is_leading
+        self._note_read(client, view, item, begun)
+        self.counters["strong reads"] += 1
+        return True
+
+    def _note_read(self, client: str, view: View, item: str, begun: float) -> None:
         found = view.get(item.encode())
         value = found.decode() if found is not None else None
         said = Said.OK if found is not None else Said.ABSENT
         self.calls.append(Call(client, item, Verb.READ, begun, self.loop.now_s, said, value))
-        self.counters["strong reads"] += 1
-        return True
 
     def _check_prefix(self, node: Node, view: View) -> None:
         """A follower shows the state of its place in the log, and what it keeps in memory is of that state."""
@@ -247,6 +275,33 @@ class World:
             self.violations.append(Violation("prefix", f"{node.name}: two states are shown for row {place.seq}"))
         self.seen_states.append((place.seq, place.chain, dict(view.scan(b"", b"\xff"))))
         self.counters["follower reads"] += 1
+
+    async def _read_refreshed(self, node: Node, leadership: Leadership) -> None:
+        """A follower that has asked the leader answers like the leader."""
+        begun = self.loop.now_s
+        if not await leadership.refresh(0.2) or node.leadership is not leadership or node.engine is None:
+            return
+        view = node.engine.store(STORE).at_hand()
+        if view is None:
+            return
+        for item in ITEMS:
+            self._note_read("refreshed reader", view, item, begun)
+        self.counters["refreshed reads"] += 1
+
+    def _check_staleness(self, node: Node) -> None:
+        """Everything that was acknowledged before a follower's state was fresh is in it."""
+        assert node.engine is not None
+        assert node.leadership is not None
+        seq = node.engine.replica.position.place.seq
+        self.reached.append((node.name, seq, node.leadership.reached_us))
+        seconds, _ = node.leadership.staleness
+        fresh_s = self.loop.now_s - seconds / node.rate - 1e-6
+        at = bisect(self.acknowledged, (fresh_s, 0))
+        if at and self.acknowledged[at - 1][1] > seq:
+            ended_s, missing = self.acknowledged[at - 1]
+            told = f"{node.name} says that it is {seconds:.3f} s behind, and lacks row {missing} of {ended_s:.3f} s"
+            self.violations.append(Violation("bounded", told))
+        self.counters["bounded reads"] += seconds < 2.0
 
     # Faults.
 
@@ -263,7 +318,14 @@ class World:
                 self._hand_over,
                 self._fill_disk,
             ]
-            actions += [self._lose_row, self._slow_call, self._slow_call]
+            actions += [
+                self._lose_row,
+                self._slow_call,
+                self._slow_call,
+                self._cut_two,
+                self._cut_peers,
+                self._hold_back,
+            ]
             await self.dice.choice(actions)(node)
 
     async def _kill(self, node: Node) -> None:
@@ -275,6 +337,30 @@ class World:
         node.trouble.is_cut = True
         await self.clock.sleep(self.dice.uniform(0.1, 6.0))
         node.trouble.is_cut = False
+
+    async def _cut_two(self, node: Node) -> None:
+        """The leader and a follower do not reach the log, but each other."""
+        leader = self._leader()
+        follower = self.dice.choice([each for each in self.nodes if each is not leader])
+        for each in (leader or node, follower):
+            each.trouble.is_cut = True
+        await self.clock.sleep(self.dice.uniform(2.0, 6.0))
+        for each in self.nodes:
+            each.trouble.is_cut = False
+
+    async def _cut_peers(self, node: Node) -> None:
+        """Followers do not reach the leader: they read the log."""
+        node.source.is_cut = True
+        self.network.break_chance, self.network.delay_s_max = self.dice.choice([(0.3, 0.002), (0.0, 0.7)])
+        await self.clock.sleep(self.dice.uniform(0.5, 4.0))
+        self.network.break_chance, self.network.delay_s_max, node.source.is_cut = 0.0, 0.002, False
+
+    async def _hold_back(self, node: Node) -> None:
+        """A follower applies rows late, and hears all the time what it lacks."""
+        node.holds_back_s = self.dice.uniform(0.2, 3.0)
+        await self.clock.sleep(self.dice.uniform(1.0, 3.0))
+        node.holds_back_s = 0.0
+        self.counters["rows held back"] += 1
 
     async def _shake(self, node: Node) -> None:
         for each in self.nodes:
@@ -378,7 +464,8 @@ class World:
         for node in self.nodes:
             node.trouble.is_cut, node.trouble.break_chance, node.trouble.delay_s_max = False, 0.0, 0.003
             node.trouble.slow.clear()
-            node.directory.is_full = False
+            node.source.is_cut = node.directory.is_full = False
+            node.holds_back_s = 0.0
             if node.engine is None and node.failure is None:
                 await node.start()
         for _ in range(400):
@@ -414,11 +501,24 @@ class World:
                 state.apply(layer)
                 group = []
             states[row.seq] = row.chain, {key[4:]: value for key, value in state.scan(prefix, prefix + b"\xff")}
+        self._judge_times()
         for seq, chain, seen in self.seen_states:
             if seq and (seq not in states or states[seq][0] != chain):
                 self.violations.append(Violation("prefix", f"row {seq} was shown and is not in the log"))
             elif seq and states[seq][1] != seen:
                 self.violations.append(Violation("prefix", f"the state shown at row {seq} is not that of the log"))
+
+    def _judge_times(self) -> None:
+        """A follower has all rows up to the time that it says it has reached."""
+        rows = [row for _, row in sorted(self.archive.items()) if row.kind is RowKind.GROUP]
+        times = [row.time_us for row in rows]
+        for name, seq, reached_us in self.reached:
+            at = bisect(times, reached_us)
+            if at and rows[at - 1].seq > seq:
+                told = (
+                    f"{name} has reached {reached_us} at row {seq}, and lacks row {rows[at - 1].seq} of {times[at - 1]}"
+                )
+                self.violations.append(Violation("reached", told))
 
 
 async def _write(engine: ReplicatedEngine, item: str, verb: Verb, value: str) -> tuple[Said, bool | None]:

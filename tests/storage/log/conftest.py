@@ -9,9 +9,10 @@ import pytest
 from support.postgres import PostgresPrograms, PostgresServer, PostgresTrio, unavailable
 
 from armillary.clock import SystemClock
-from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
+from armillary.storage.log.memory_log import MemoryLog, MemoryLogMaker, MemoryLogServer
 from armillary.storage.log.postgres_log import PostgresLog
-from armillary.storage.log.replicated_log import ReplicatedLog
+from armillary.storage.log.postgres_log_maker import PostgresLogMaker
+from armillary.storage.log.replicated_log import LogMaker, ReplicatedLog
 
 TABLE_ROWS = 4  # so that a few rows fill several tables
 
@@ -97,3 +98,19 @@ async def open_log(request: pytest.FixtureRequest) -> AsyncIterator[OpenLog]:
     yield open_one
     for log in opened:
         await log.close()
+
+
+@pytest.fixture(params=["memory", "postgres"])
+async def log_maker(request: pytest.FixtureRequest) -> tuple[LogMaker, OpenLog]:
+    """A maker of a log, where none is yet, and what opens the log that it has made."""
+    if request.param == "memory":
+        maker = MemoryLogMaker()
+
+        async def opened() -> ReplicatedLog:
+            assert maker.server is not None
+            return MemoryLog(maker.server, SystemClock())
+
+        return maker, opened
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = await server.new_database(f"test_{next(_numbers)}")
+    return PostgresLogMaker(url, allows_single=True, table_rows=TABLE_ROWS), _postgres_opener(url)

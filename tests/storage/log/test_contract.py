@@ -18,9 +18,12 @@ async def test_an_empty_log(open_log: OpenLog) -> None:
     state = await log.leader()
     assert (state.epoch, state.node, state.renewals, state.confirmed) == (0, "", 0, START)
     assert len(state.generation) == 16
+    assert len(log.cluster_key) == 32
+    assert (await open_log()).cluster_key == log.cluster_key
     assert await log.newest() == START
     assert await log.read(0, 1_000) == []
     assert await log.trim() == 1
+    assert await log.lowest() == 1
     assert (await (await open_log()).leader()) == state
 
 
@@ -136,6 +139,7 @@ async def test_trimming_leaves_what_a_replica_has_not_flushed(open_log: OpenLog)
     lowest = await log.trim()
     assert 1 < lowest <= 9, "the row that all replicas have flushed stays, for an append that is repeated behind it"
     assert [row.seq for row in await all_rows(log)] == list(range(lowest, 24))
+    assert await log.lowest() == lowest
     assert await log.register("c") >= lowest - 1
     assert await log.register("b") == 9, "a replica stays where it is"
     await log.remove("c")
@@ -208,3 +212,20 @@ async def test_rival_leaders(open_log: OpenLog, seed: int) -> None:
     assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
     assert acknowledged.items() <= {row.seq: (row.epoch, row.data) for row in rows}.items()
     assert deposed, "the seed must bring leaders into each other's way"
+
+
+async def test_figures(open_log: OpenLog) -> None:
+    log = await open_log()
+    empty = await log.figures()
+    assert (empty.newest_seq, empty.newest_time_us, empty.newest_transactions, empty.lowest_seq) == (0, 0, 0, 1)
+    _, fence = await lead(log)
+    last = await append(log, fence.place, *[bytes(1_000)] * 10)
+    await log.register("a")
+    await log.report("a", last.seq, last.seq)
+    lowest = await log.trim()
+    full = await log.figures()
+    assert (full.newest_seq, full.lowest_seq) == (last.seq, lowest)
+    assert lowest > 1
+    assert full.newest_time_us >= fence.time_us
+    assert full.size_bytes >= 1_000
+    assert full.dead_rows >= 0

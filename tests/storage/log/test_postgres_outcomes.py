@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import Any
 
 import pytest
 from support.log_rows import all_rows, append, lead, next_rows
@@ -12,6 +13,9 @@ from support.postgres import PostgresServer, PostgresTrio
 from support.tcp_proxy import TcpProxy
 from support.waiting import PATIENCE_S, until
 
+from armillary.storage.log import postgres_connections
+from armillary.storage.log.postgres_checks import Plans
+from armillary.storage.log.postgres_connections import Connector, Lane, Session
 from armillary.storage.log.postgres_log import PostgresLog
 from armillary.storage.log.replicated_log import Deposed, LogUnavailable
 from armillary.storage.log.rows import Place
@@ -161,3 +165,34 @@ async def test_a_standby_is_promoted(postgres_trio: PostgresTrio, fate: str) -> 
     assert writer.acknowledged.items() <= {row.seq: row.data for row in await all_rows(rival)}.items()
     for each in (log, rival):
         await each.close()
+
+
+async def test_a_connection_is_cut_between_two_steps_of_a_statement(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver stumbles over the connection that is gone. It is as good as one that broke; other exceptions are
+    defects, and are not hidden."""
+
+    def stumble() -> None:
+        raise AttributeError("'NoneType' object has no attribute 'bind_execute'")
+
+    async def cut(session: Session) -> None:
+        session.cut("it took too long")
+        stumble()
+
+    async def fail(session: Session) -> None:
+        stumble()
+
+    lane = Lane(Connector(database, 0, allows_single=True), 10.0)
+    with pytest.raises(LogUnavailable, match="it took too long"):
+        await lane.run(cut)
+    with pytest.raises(AttributeError):
+        await lane.run(fail)
+
+    async def cut_while_set_up(connection: Any, plans: Plans) -> None:
+        connection.terminate()
+        stumble()
+
+    monkeypatch.setattr(postgres_connections, "set_up", cut_while_set_up)
+    with pytest.raises(LogUnavailable):
+        await lane.run(fail)

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 from support.log_rows import append, lead, next_rows
-from support.postgres import PostgresServer
+from support.postgres import PostgresServer, PostgresTrio
 from support.tcp_proxy import TcpProxy
+from support.waiting import PATIENCE_S
 
 from armillary.storage.log.postgres_checks import ServerFacts, check, standby_names
 from armillary.storage.log.postgres_connections import host_urls
@@ -164,6 +165,18 @@ async def test_a_newer_schema_is_refused(postgres: PostgresServer, database: str
         await PostgresLog.open(database, allows_single=True)
 
 
+async def test_a_log_of_the_first_schema_gets_a_key(postgres: PostgresServer, database: str) -> None:
+    await (await PostgresLog.open(database, allows_single=True)).close()
+    name = database.rpartition("/")[2]
+    await postgres.execute("ALTER TABLE armillary.leaders DROP COLUMN key", database=name)
+    await postgres.execute("UPDATE armillary.schema_version SET version = 1", database=name)
+    log, other = [await PostgresLog.open(database, allows_single=True) for _ in range(2)]
+    assert len(log.cluster_key) == 32
+    assert log.cluster_key == other.cluster_key != bytes(32)
+    for each in (log, other):
+        await each.close()
+
+
 async def test_the_log_of_another_cluster_is_refused(postgres: PostgresServer, database: str) -> None:
     with pytest.raises(LogRefused, match="holds no log"):
         await PostgresLog.open(database, generation=bytes(16), allows_single=True)
@@ -238,3 +251,35 @@ async def test_nodes_announce_themselves(database: str) -> None:
     await log.forget("a")
     assert [node.node for node in await log.nodes()] == ["b"]
     await log.close()
+
+
+async def test_whether_a_standby_is_connected(postgres_trio: PostgresTrio) -> None:
+    log = await PostgresLog.open(postgres_trio.url("postgres"))
+    await postgres_trio.streaming()
+    figures = await log.figures()
+    assert (figures.wants_standby, figures.has_standby) == (True, True)
+    for standby in postgres_trio.standbys:
+        standby.kill()
+    await _until_gone(postgres_trio.primary)
+    figures = await log.figures()
+    assert (figures.wants_standby, figures.has_standby) == (True, False)
+    await log.close()
+
+
+async def test_standbys_that_the_role_may_not_see(postgres: PostgresServer, database: str) -> None:
+    await postgres.execute("CREATE ROLE plain LOGIN")
+    name = database.rpartition("/")[2]
+    await postgres.execute(f"GRANT CREATE ON DATABASE {name} TO plain")
+    log = await PostgresLog.open(database.replace("postgres@", "plain@"), allows_single=True)
+    figures = await log.figures()
+    assert (figures.wants_standby, figures.has_standby) == (False, None)
+    await postgres.execute("GRANT pg_read_all_stats TO plain")
+    assert (await log.figures()).has_standby is False
+    await log.close()
+
+
+async def _until_gone(primary: PostgresServer) -> None:
+    """The senders of dead standbys end a moment later."""
+    async with asyncio.timeout(PATIENCE_S):
+        while await primary.execute("SELECT count(*) FROM pg_stat_replication"):
+            pass

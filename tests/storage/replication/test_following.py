@@ -13,7 +13,7 @@ from armillary.storage.engine import Txn
 from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
 from armillary.storage.log.rows import START, Place, Row, RowKind, group_rows, new_row, read_group
 from armillary.storage.overlay import Layer
-from armillary.storage.replication.follower import RowsWaiting
+from armillary.storage.replication.rows_waiting import RowsWaiting
 from armillary.storage.rocks import RocksEngine
 
 GENERATION = b"a log of a test."
@@ -182,3 +182,26 @@ async def test_replicas_and_directories_of_single_servers_are_not_mixed_up(tmp_p
     engine = await RocksEngine.open(tmp_path / "single", "relaxed")
     assert await engine.store(1).read(lambda view: view.get(b"x")) == b"1"
     await engine.close()
+
+
+async def test_a_fence_that_was_followed_already_is_no_log_that_was_set_back(tmp_path: Path) -> None:
+    """Between a node's fence and its catching up, another node may have taken over, and its rows may be applied."""
+    server = MemoryLogServer(GENERATION)
+    clock = SystemClock()
+    log = MemoryLog(server, clock)
+    follower, _ = stepping_follower(tmp_path / "a", server)
+    taken = await log.take(await log.leader(), "a", 1)
+    assert taken is not None
+    fence = taken[1]
+    later = await log.take(await log.leader(), "b", 2)
+    assert later is not None
+    await log.append([row(later[1].place, epoch=2, confirmed=fence.place)])
+    while await follower.step():
+        pass
+    assert follower._replica.position.place == fence.place
+    assert await follower.catch_up(fence), "the fence is the last row that is applied"
+    await follower.step()
+    await follower.confirm(later[1].place)
+    assert not await follower.catch_up(fence), "another node leads"
+    follower._replica.close()
+    follower._replica.directory.release()

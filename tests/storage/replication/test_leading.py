@@ -83,9 +83,9 @@ def test_rivals_wait_for_the_lease_and_a_margin() -> None:
     rival.observe(server.state)
     time_s += limits.LEASE_SECONDS
     rival.observe(server.state)
-    assert not rival.is_over
+    assert not rival.is_over()
     time_s += limits.LEASE_MARGIN_SECONDS + 0.01
-    assert rival.is_over
+    assert rival.is_over()
     lease = Lease(lambda: time_s)
     lease.renew(time_s - limits.LEASE_SECONDS)
     assert not lease.holds
@@ -214,3 +214,22 @@ async def test_a_transaction_larger_than_a_row_is_one_transaction(tmp_path: Path
     assert len(await b.engine.store(1).read(lambda view: list(view.scan(b"", b"\xff")))) == 30_000
     await node.stop()
     await b.stop()
+
+
+async def test_a_drained_leader_hands_over_and_does_not_take_over_again(tmp_path: Path, clock: VirtualClock) -> None:
+    server = MemoryLogServer(GENERATION)
+    first = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock)
+    second = ClusterNode(tmp_path / "b", server, clock, "b")
+    await settled(clock)
+    assert (first.engine.is_leading, second.engine.is_leading) == (True, False)
+    first.leadership.drain(True)
+    await settled(clock, limits.LEASE_RENEW_SECONDS * 2)
+    assert (first.engine.is_leading, second.engine.is_leading) == (False, True), "sooner than the lease ends"
+    await second.stop()
+    await settled(clock, (limits.LEASE_SECONDS + limits.LEASE_MARGIN_SECONDS) * 3)
+    assert not first.engine.is_leading
+    first.leadership.drain(False)
+    await settled(clock, limits.LEASE_RENEW_SECONDS * 2)
+    assert first.engine.is_leading
+    await first.stop()

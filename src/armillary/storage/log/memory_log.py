@@ -11,11 +11,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Protocol
 
 from armillary.clock import Clock
 from armillary.limits import LOG_POLL_SECONDS, LOG_RETRY_SECONDS
-from armillary.storage.log.replicated_log import Deposed, LeaderState, LogUnavailable, ReplicaState
+from armillary.storage.log.replicated_log import (
+    LOG_EXISTS,
+    Deposed,
+    LeaderState,
+    LogFigures,
+    LogRefused,
+    LogUnavailable,
+    NodeState,
+    ReplicaState,
+)
 from armillary.storage.log.rows import START, Place, Row, RowKind, new_row
 
 
@@ -39,12 +49,16 @@ class NoFaults:
 class MemoryLogServer:
     """The log, the leader's record and the replicas, as the database server has them."""
 
-    def __init__(self, generation: bytes) -> None:
-        self.rows: list[Row] = []  # of the primary
-        self.replicated = 0  # the newest seq that the standby has too
-        self.state = LeaderState(generation, 0, "", 0, START)
+    def __init__(self, generation: bytes, origin: Row | None = None) -> None:
+        """With an origin the log continues from a state."""
+        before = origin.place if origin is not None else START
+        self.rows: list[Row] = [origin] if origin is not None else []  # of the primary
+        self.replicated = before.seq  # the newest seq that the standby has too
+        self.state = LeaderState(generation, before.epoch, "", 0, before)
+        self.cluster_key = blake2b(generation, digest_size=32).digest()  # simulations have the same one each time
         self.replicas: dict[str, ReplicaState] = {}
-        self.trimmed = 0  # rows up to this seq are gone
+        self.nodes: dict[str, tuple[NodeState, float]] = {}  # with when each announced itself last
+        self.trimmed = max(0, before.seq - 1)  # rows up to this seq are gone
         self.lineage = 0  # grows with every failover: connections to the former primary are dead
         self.changed = asyncio.Event()
 
@@ -127,6 +141,10 @@ class MemoryLog:
         self._faults = faults or NoFaults()
         self._is_closed = False
 
+    @property
+    def cluster_key(self) -> bytes:
+        return self._server.cluster_key
+
     async def leader(self) -> LeaderState:
         await self._begin("leader")
         state = self._server.state
@@ -195,6 +213,12 @@ class MemoryLog:
         await self._faults.after("newest")
         return newest.place if newest is not None else START
 
+    async def lowest(self) -> int:
+        await self._begin("lowest")
+        lowest = self._server.trimmed + 1
+        await self._faults.after("lowest")
+        return lowest
+
     async def tail(self, after_seq: int) -> None:
         await self._begin("tail")
         newest = self._server.newest
@@ -234,6 +258,33 @@ class MemoryLog:
         self._server.replicas.pop(node, None)
         await self._faults.after("remove")
 
+    async def announce(self, node: str, region: str, addresses: dict[str, str]) -> None:
+        await self._begin("announce")
+        self._server.nodes[node] = NodeState(node, region, addresses, 0.0), self._clock.elapsed_s()
+
+    async def nodes(self) -> list[NodeState]:
+        await self._begin("nodes")
+        now_s = self._clock.elapsed_s()
+        return [replace(state, silent_s=now_s - told_s) for _, (state, told_s) in sorted(self._server.nodes.items())]
+
+    async def forget(self, node: str) -> None:
+        await self._begin("forget")
+        self._server.nodes.pop(node, None)
+
+    async def figures(self) -> LogFigures:
+        await self._begin("figures")
+        server, newest = self._server, self._server.newest
+        return LogFigures(
+            newest_seq=newest.seq if newest is not None else 0,
+            newest_time_us=newest.time_us if newest is not None else 0,
+            newest_transactions=newest.transactions if newest is not None else 0,
+            lowest_seq=server.trimmed + 1,
+            size_bytes=sum(len(row.data) for row in server.rows),
+            dead_rows=0,
+            wants_standby=True,
+            has_standby=True,
+        )
+
     async def trim(self) -> int:
         await self._begin("trim")
         server = self._server
@@ -259,3 +310,27 @@ class MemoryLog:
             raise LogUnavailable("the primary is gone")
         server.replicate(seq)
         await self._faults.after(call)
+
+
+class MemoryLogMaker:
+    """Where a test keeps the log that it makes."""
+
+    def __init__(self, server: MemoryLogServer | None = None) -> None:
+        self.server = server
+
+    async def generation(self) -> bytes | None:
+        return self.server.state.generation if self.server is not None else None
+
+    async def holds(self, place: Place) -> bool:
+        if self.server is None:
+            return False
+        row = self.server.at(place.seq)
+        return place.seq <= self.server.trimmed or (row is not None and row.chain == place.chain)
+
+    async def make(self, generation: bytes, origin: Row, *, replaces: bool) -> None:
+        present = await self.generation()
+        if present == generation:
+            return
+        if present is not None and not replaces:
+            raise LogRefused(LOG_EXISTS)
+        self.server = MemoryLogServer(generation, origin)

@@ -104,6 +104,11 @@ class Connector:
             raise refusal
         raise LogUnavailable("no primary of PostgreSQL answers: " + "; ".join(reasons))
 
+    def is_broken(self, connection: Any, error: Exception) -> bool:
+        """Whether an exception means that the connection broke. When a connection is cut between two steps of one
+        statement, the driver raises what it happens to stumble over."""
+        return isinstance(error, self.errors) or bool(connection.is_closed())
+
     async def check(self, session: Session) -> None:
         """Check a server again: its configuration may have been changed and reloaded."""
         facts = await facts_of(session.connection)
@@ -133,7 +138,11 @@ class Connector:
         try:
             timeline = await self._prepare(connection, plans)
             is_fit = True
-        except self.errors as error:
+        except LogUnavailable:
+            raise
+        except Exception as error:
+            if not self.is_broken(connection, error):
+                raise
             raise LogUnavailable(_text(error)) from None
         finally:
             limit.cancel()
@@ -189,7 +198,11 @@ class Lane:
                     raise LogUnavailable(session.warning)
                 is_sound = True
                 return result
-            except self._connector.errors as error:
+            except LogUnavailable:
+                raise
+            except Exception as error:
+                if not self._connector.is_broken(session.connection, error):
+                    raise
                 raise LogUnavailable(session.reason or _text(error)) from None
             finally:
                 if not is_sound:

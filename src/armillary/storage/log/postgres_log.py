@@ -16,12 +16,13 @@ from typing import Any
 
 from armillary import limits
 from armillary.storage.log import postgres_statements as sql
-from armillary.storage.log.postgres_checks import Plans
+from armillary.storage.log.postgres_checks import Plans, standby_names
 from armillary.storage.log.postgres_connections import Connector, Lane, Session
-from armillary.storage.log.postgres_schema import LogTables, create_log, identity_of, migrate
+from armillary.storage.log.postgres_schema import LogTables, create_log, identity_of, key_of, migrate
 from armillary.storage.log.replicated_log import (
     Deposed,
     LeaderState,
+    LogFigures,
     LogRefused,
     LogUnavailable,
     NodeState,
@@ -36,11 +37,18 @@ class PostgresLog:
     """A log of a cluster, as one node uses it."""
 
     def __init__(
-        self, connector: Connector, number: int, call_seconds: float, generation: bytes, table_rows: int
+        self,
+        connector: Connector,
+        number: int,
+        call_seconds: float,
+        generation: bytes,
+        table_rows: int,
+        cluster_key: bytes,
     ) -> None:
         self._connector = connector
         self._number = number
         self.generation = generation
+        self.cluster_key = cluster_key  # what nodes prove to each other to know
         self._tables = LogTables(number, table_rows)
         self._appending = Lane(connector, limit_s=None, plans=Plans.AUTO)
         self._leading, self._reading, self._upkeep = (Lane(connector, call_seconds) for _ in range(3))
@@ -65,13 +73,14 @@ class PostgresLog:
         connector.generation = generation
         lane = Lane(connector, call_seconds)
 
-        async def prepare(session: Session) -> tuple[bytes, int] | None:
+        async def prepare(session: Session) -> tuple[bytes, int, bytes] | None:
             connection = session.connection
             await migrate(connection)
-            await create_log(connection, number, table_rows, START.pack())
+            await create_log(connection, number, table_rows)
             identity = await identity_of(connection, number)
+            key = await key_of(connection, number)
             await connection.execute(sql.BARRIER)
-            return identity
+            return (*identity, key) if identity is not None else None
 
         try:
             identity = await lane.run(prepare)
@@ -156,6 +165,9 @@ class PostgresLog:
         found = await self._reading.run(work)
         return Place(found["epoch"], found["seq"], found["chain"]) if found is not None else START
 
+    async def lowest(self) -> int:
+        return _first(await self._reading.fetch(sql.LOWEST, self._number))
+
     async def tail(self, after_seq: int) -> None:
         """Looks for the next row again and again, less often while nothing comes. LISTEN would be quicker to tell, but
         NOTIFY makes commits wait for each other."""
@@ -173,7 +185,7 @@ class PostgresLog:
             connection = session.connection
             async with connection.transaction():
                 await connection.execute(sql.LOCK_LEADER, self._number)
-                lowest = await self._lowest(connection)
+                lowest = _first(await connection.fetch(sql.LOWEST, self._number))
                 flushed: int = await connection.fetchval(sql.REGISTER, self._number, node, lowest - 1)
                 return flushed
 
@@ -201,14 +213,13 @@ class PostgresLog:
                     newest = await connection.fetchrow(sql.NEWEST, self._number)
                     if flushed is not None and newest is not None:
                         await self._tables.drop(connection, below=min(flushed, newest["seq"]))
-                    return await self._lowest(connection)
+                    return _first(await connection.fetch(sql.LOWEST, self._number))
             except self._connector.is_locked:  # a reader holds a table: the next trim comes to it
-                return await self._lowest(connection)
+                return _first(await connection.fetch(sql.LOWEST, self._number))
 
         return await self._upkeep.run(work)
 
     async def announce(self, node: str, region: str, addresses: dict[str, str]) -> None:
-        """Tell the cluster that a node is alive, and where."""
         await self._upkeep.fetch(sql.ANNOUNCE, node, region, json.dumps(addresses))
 
     async def nodes(self) -> list[NodeState]:
@@ -216,8 +227,26 @@ class PostgresLog:
         return [NodeState(node, region, json.loads(addresses), silent_s) for node, region, addresses, silent_s in found]
 
     async def forget(self, node: str) -> None:
-        """Remove a node that will not come back."""
         await self._upkeep.fetch(sql.FORGET, node)
+
+    async def figures(self) -> LogFigures:
+        async def work(session: Session) -> LogFigures:
+            connection = session.connection
+            newest = await connection.fetchrow(sql.NEWEST, self._number)
+            lowest = await connection.fetchval(sql.LOWEST, self._number)
+            found = await connection.fetchrow(sql.FIGURES, self._number)
+            return LogFigures(
+                newest_seq=newest["seq"] if newest is not None else 0,
+                newest_time_us=newest["time_us"] if newest is not None else 0,
+                newest_transactions=newest["transactions"] if newest is not None else 0,
+                lowest_seq=lowest if lowest is not None else 1,
+                size_bytes=found["size_bytes"],
+                dead_rows=found["dead_rows"],
+                wants_standby=bool(standby_names(found["standbys"])),
+                has_standby=found["has_standby"],
+            )
+
+        return await self._upkeep.run(work)
 
     async def close(self) -> None:
         """An append whose outcome is unknown raises LogUnavailable then."""
@@ -267,9 +296,9 @@ class PostgresLog:
             await session.connection.execute(sql.BARRIER)
         return found
 
-    async def _lowest(self, connection: Any) -> int:
-        lowest: int | None = await connection.fetchval(sql.LOWEST, self._number)
-        return lowest if lowest is not None else 1
+
+def _first(found: Sequence[Any]) -> int:
+    return found[0]["seq"] if found else 1
 
 
 def _leader_state(found: Any) -> LeaderState:

@@ -11,8 +11,12 @@ from typing import Any, Final
 
 from armillary.limits import LOG_TRIM_LOCK_MS
 from armillary.storage.log.replicated_log import LogRefused
+from armillary.storage.log.rows import START, Place
 
 _LOCK: Final = 0x41726D696C6C  # advisory: migrations, and new tables of the log
+_SEQ_END: Final = 1 << 63
+
+_NEW_KEY: Final = "sha256(" + " || ".join(["uuid_send(gen_random_uuid())"] * 3) + ")"
 
 # Data is bytes that do not compress: EXTERNAL spares the attempt.
 _MIGRATIONS: Final = (
@@ -54,6 +58,12 @@ CREATE TABLE armillary.nodes (
     seen timestamptz NOT NULL
 );
 """,
+    # Nodes prove to each other that they know the key.
+    f"""
+ALTER TABLE armillary.leaders ADD COLUMN key bytea;
+UPDATE armillary.leaders SET key = {_NEW_KEY};
+ALTER TABLE armillary.leaders ALTER COLUMN key SET NOT NULL;
+""",  # noqa: S608 - constants
 )
 
 SCHEMA_VERSION: Final = len(_MIGRATIONS)
@@ -63,9 +73,10 @@ _HAS_VERSION: Final = """
 SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
     WHERE nspname = 'armillary' AND relname = 'schema_version')"""
 
-_NEW_LOG: Final = """
-INSERT INTO armillary.leaders (log, generation, table_rows, epoch, node, renewals, confirmed)
-VALUES ($1, uuid_send(gen_random_uuid()), $2, 0, '', 0, $3) ON CONFLICT (log) DO NOTHING"""
+_NEW_LOG: Final = f"""
+INSERT INTO armillary.leaders (log, generation, key, table_rows, epoch, node, renewals, confirmed)
+VALUES ($1, coalesce($4::bytea, uuid_send(gen_random_uuid())), {_NEW_KEY}, $2, $5, '', 0, $3)
+ON CONFLICT (log) DO NOTHING RETURNING true"""  # noqa: S608 - constants
 
 _TABLES: Final = """
 SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
@@ -88,9 +99,13 @@ async def migrate(connection: Any) -> None:
         await connection.execute("UPDATE armillary.schema_version SET version = $1", SCHEMA_VERSION)
 
 
-async def create_log(connection: Any, log: int, table_rows: int, confirmed: bytes) -> None:
-    """Give a log its record of the leader, with a new generation, if it has none."""
-    await connection.execute(_NEW_LOG, log, table_rows, confirmed)
+async def create_log(
+    connection: Any, log: int, table_rows: int, begin: Place = START, generation: bytes | None = None
+) -> bool:
+    """Give a log its record of the leader, with a new generation and key, if it has none. Returns whether it had
+    none."""
+    arguments = (log, table_rows, begin.pack(), generation, begin.epoch)
+    return await connection.fetchval(_NEW_LOG, *arguments) is not None
 
 
 async def identity_of(connection: Any, log: int) -> tuple[bytes, int] | None:
@@ -99,6 +114,12 @@ async def identity_of(connection: Any, log: int) -> tuple[bytes, int] | None:
         return None
     found = await connection.fetchrow("SELECT generation, table_rows FROM armillary.leaders WHERE log = $1", log)
     return (found["generation"], found["table_rows"]) if found is not None else None
+
+
+async def key_of(connection: Any, log: int) -> bytes:
+    """The key of the cluster. The schema has this version and the log is there."""
+    key: bytes = await connection.fetchval("SELECT key FROM armillary.leaders WHERE log = $1", log)
+    return key
 
 
 async def _version(connection: Any) -> int:
@@ -144,6 +165,9 @@ class LogTables:
                     f"FOR VALUES FROM ({self._log}, {low}) TO ({self._log}, {high})"
                 )
         return numbers.stop * self._rows
+
+    async def drop_all(self, connection: Any) -> None:
+        await self.drop(connection, below=_SEQ_END)
 
     async def drop(self, connection: Any, below: int) -> None:
         """Drop the tables that have no row from a seq on, inside a transaction. Appends wait for it, so it does not

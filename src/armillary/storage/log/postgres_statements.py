@@ -95,6 +95,18 @@ SELECT node, region, addresses, extract(epoch FROM clock_timestamp() - seen)::fl
 FROM armillary.nodes ORDER BY node"""
 FORGET: Final = "DELETE FROM armillary.nodes WHERE node = $1"
 
+# Columns of other sessions are empty for a role that may not see them.
+FIGURES: Final = """
+SELECT (SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint
+        FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+        WHERE inhparent = 'armillary.log'::regclass AND starts_with(relname, 'log_' || $1::integer || '_')
+    ) AS size_bytes,
+    (SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_all_tables WHERE schemaname = 'armillary') AS dead_rows,
+    current_setting('synchronous_standby_names') AS standbys,
+    (SELECT CASE WHEN pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') THEN
+        count(*) FILTER (WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')) > 0 END
+        FROM pg_stat_replication) AS has_standby"""
+
 
 def columns_of(row: Row) -> tuple[Any, ...]:
     """The values of `_COLUMNS`."""

@@ -12,9 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from armillary.storage.log.rows import Place, Row
+
+LOG_EXISTS: Final = (
+    "The database holds the log of a cluster already. Name another database; to join that cluster, start a node with "
+    "an empty data directory."
+)
 
 
 class Deposed(Exception):
@@ -59,7 +64,25 @@ class NodeState:
     silent_s: float  # since its last announcement, by the clock of the log
 
 
+@dataclass(frozen=True, slots=True)
+class LogFigures:
+    """What an operator looks at."""
+
+    newest_seq: int  # 0: the log has no rows
+    newest_time_us: int
+    newest_transactions: int
+    lowest_seq: int
+    size_bytes: int  # of its rows and their indexes
+    dead_rows: int  # that PostgreSQL's vacuum has not removed yet
+    wants_standby: bool  # appends wait for a synchronous standby
+    has_standby: bool | None  # one is connected; None: the role may not see that (pg_read_all_stats)
+
+
 class ReplicatedLog(Protocol):
+    @property
+    def cluster_key(self) -> bytes:
+        """32 random bytes, made with the log: nodes prove to each other that they know them."""
+
     async def leader(self) -> LeaderState:
         """Who leads now. Raises LogUnavailable."""
 
@@ -89,6 +112,9 @@ class ReplicatedLog(Protocol):
     async def newest(self) -> Place:
         """The newest row; START if there is none. Raises LogUnavailable."""
 
+    async def lowest(self) -> int:
+        """The seq of the first row that the log has; 1 if it has none. Raises LogUnavailable."""
+
     async def tail(self, after_seq: int) -> None:
         """Wait until there may be rows above a seq, or a while has passed. Raises LogUnavailable."""
 
@@ -103,9 +129,37 @@ class ReplicatedLog(Protocol):
     async def remove(self, node: str) -> None:
         """The node is no replica any more: rows do not wait for it."""
 
+    async def announce(self, node: str, region: str, addresses: dict[str, str]) -> None:
+        """Tell the cluster that a node is alive, and where."""
+
+    async def nodes(self) -> list[NodeState]:
+        """Those that have announced themselves and were not forgotten."""
+
+    async def forget(self, node: str) -> None:
+        """Remove a node that will not come back."""
+
+    async def figures(self) -> LogFigures:
+        """Raises LogUnavailable."""
+
     async def trim(self) -> int:
         """Remove the rows below the lowest place that every replica has flushed, never the newest row. The row at that
         place stays: an append whose outcome is unknown looks for the row before it. Returns the lowest seq that is
         left."""
 
     async def close(self) -> None: ...
+
+
+class LogMaker(Protocol):
+    """Makes logs that continue from the state of a data directory, and compares a replica with the log that is there.
+    Nodes do not use it."""
+
+    async def generation(self) -> bytes | None:
+        """Of the log that is there; None if there is none. Raises LogUnavailable."""
+
+    async def holds(self, place: Place) -> bool:
+        """Whether the log that is there has this row, or has trimmed it. False: it was set back. Raises
+        LogUnavailable."""
+
+    async def make(self, generation: bytes, origin: Row, *, replaces: bool) -> None:
+        """Make a log of this generation, with one row. `replaces`: a log that is there is removed with its replicas;
+        else it is refused with LogRefused. Can be repeated if its outcome is unknown: LogUnavailable."""

@@ -27,6 +27,7 @@ NO_CHAIN: Final = bytes(CHAIN_BYTES)  # before the first row
 _FORMAT: Final = 1
 _PLACE: Final = struct.Struct(f">QQ{CHAIN_BYTES}s")
 _HEADER: Final = struct.Struct(f">QQ{CHAIN_BYTES}sQQ{CHAIN_BYTES}sQQBB")
+_LENGTH: Final = struct.Struct(">I")
 _LINK: Final = struct.Struct(">QQQQBB")
 _GROUP: Final = struct.Struct(">BII")
 _ENTRY_BYTES: Final = 8  # what the encoding adds to a key and its value
@@ -63,7 +64,7 @@ class Row(NamedTuple):
     seq: int  # without gaps
     chain: bytes  # over the chain of the row before and all other fields but `confirmed`
     confirmed: Place  # the newest row that the leader knew to be acknowledged when it appended this one
-    time_us: int  # the leader's clock, never less than in the row before
+    time_us: int  # the leader's clock, later than in the group before, and never less than in the row before
     transactions: int  # up to this row since the log began
     kind: RowKind
     is_last: bool  # of the rows that are applied together
@@ -92,6 +93,21 @@ class Row(NamedTuple):
         return cls(epoch, seq, chain, confirmed, time_us, transactions, kind_of(kind), bool(last), data)
 
 
+def pack_rows(rows: Sequence[Row]) -> bytes:
+    """Rows to be sent to another node."""
+    return b"".join(piece for packed in map(Row.pack, rows) for piece in (_LENGTH.pack(len(packed)), packed))
+
+
+def unpack_rows(packed: bytes) -> list[Row]:
+    rows = []
+    at = 0
+    while at < len(packed):
+        end = at + _LENGTH.size + (_LENGTH.unpack_from(packed, at)[0] if at + _LENGTH.size <= len(packed) else 0)
+        rows.append(Row.unpack(packed[at + _LENGTH.size : end]))
+        at = end
+    return rows
+
+
 def chain_of(
     before: bytes, epoch: int, seq: int, time_us: int, transactions: int, kind: int, is_last: bool, data: bytes
 ) -> bytes:
@@ -115,6 +131,13 @@ def new_row(
     seq = after.seq + 1
     chain = chain_of(after.chain, epoch, seq, time_us, transactions, kind, is_last, data)
     return Row(epoch, seq, chain, confirmed, time_us, transactions, kind, is_last, data)
+
+
+def origin_row(place: Place, *, time_us: int, transactions: int) -> Row:
+    """The first row of a log that continues from a state: it stands for everything that the state holds. It has a chain
+    that was drawn, and a seq above 1, so that an empty replica cannot take itself for one that may follow."""
+    assert place.seq > 1
+    return Row(place.epoch, place.seq, place.chain, place, time_us, transactions, RowKind.EMPTY, True, b"")
 
 
 def group_rows(

@@ -1,116 +1,122 @@
-"""A follower: it reads the rows of the log and applies those that are confirmed, in order.
+"""A follower: it gets the rows of the log and applies those that are confirmed, in order (`rows_waiting.py`).
 
-A row that can be read need not be acknowledged: a server can show a row that is lost when its standby takes over, and
-another row can have the same seq afterwards. So rows wait until a confirmation of the leader comes that names them by
-their chain; it is in the rows that follow, in the leader's record and in what the leader sends (`confirm`). Rows that
-do not follow from those that wait replace them. Rows that do not follow from what was applied mean that the log was set
-back, and the follower stops.
+Rows come from the leader where it can be asked (`RowSource`), and from the log otherwise. The log is the truth: it is
+looked at from time to time all the same, and the leader's rows count by their chains alone. Rows of the log that do not
+follow from what was applied mean that the log was set back, and the follower stops.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from armillary import limits, work
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure
 from armillary.storage.disk_errors import translated
 from armillary.storage.log.replicated_log import LogUnavailable, ReplicatedLog
-from armillary.storage.log.rows import Place, Row, read_group
+from armillary.storage.log.rows import Place, Row, RowKind, read_group
 from armillary.storage.overlay import Layer
+from armillary.storage.replication.freshness import Freshness, RowSource, SourceUnavailable
+from armillary.storage.replication.lease import boot_time_s
 from armillary.storage.replication.local_replica import LocalReplica, Position
+from armillary.storage.replication.rows_waiting import RowsWaiting, set_back
 from armillary.storage.rocks_database import is_stall
 
 _log = logging.getLogger(__name__)
 Adopt = Callable[[Layer, bytes], None]  # what a group has written, and its notes; called when readers see the group
 
 
-class RowsWaiting:
-    """Rows above a replica's position, and how far they are confirmed."""
-
-    def __init__(self, applied: Place) -> None:
-        self._applied = applied
-        self._rows: list[Row] = []
-        self._confirmed = applied.seq
-
-    @property
-    def last_seq(self) -> int:
-        return self._rows[-1].seq if self._rows else self._applied.seq
-
-    def receive(self, rows: Sequence[Row]) -> bool:
-        """Add rows that were read above the last. False: they do not follow from the rows that wait, which are
-        forgotten; the caller reads again from what was applied. Raises if they do not follow from that either."""
-        for row in rows:
-            before = self._rows[-1].place if self._rows else self._applied
-            if row.seq <= before.seq:
-                continue
-            if not row.follows(before):
-                if not self._rows:
-                    raise cut_off() if row.seq > before.seq + 1 else set_back()
-                self.forget()
-                return False
-            self._rows.append(row)
-            self.confirm(row.confirmed)
-        return True
-
-    def forget(self) -> None:
-        """The source has changed: what it showed and did not confirm may be gone."""
-        self._rows.clear()
-        self._confirmed = self._applied.seq
-
-    def confirm(self, place: Place) -> None:
-        """A leader knows that a row is acknowledged. Only the row with that chain counts."""
-        at = place.seq - self._applied.seq - 1
-        if 0 <= at < len(self._rows) and self._rows[at].place == place:
-            self._confirmed = max(self._confirmed, place.seq)
-
-    def confirm_all(self, fence: Place) -> None:
-        """A fence of this node's own was acknowledged: so is everything that it chains from."""
-        if not self._rows or self._rows[-1].place != fence:
-            raise set_back()
-        self._confirmed = fence.seq
-
-    def next_group(self) -> list[Row]:
-        """The confirmed rows that are applied together next; empty if there are none."""
-        for number, row in enumerate(self._rows, 1):
-            if row.seq > self._confirmed:
-                return []
-            if row.is_last:
-                return self._rows[:number]
-        return []
-
-    def applied(self, rows: Sequence[Row]) -> None:
-        self._applied = rows[-1].place
-        del self._rows[: len(rows)]
-
-
 class Follower:
-    def __init__(self, replica: LocalReplica, log: ReplicatedLog, clock: Clock, adopt: Adopt) -> None:
+    def __init__(
+        self,
+        replica: LocalReplica,
+        log: ReplicatedLog,
+        clock: Clock,
+        adopt: Adopt,
+        source: RowSource | None = None,
+        freshness: Freshness | None = None,
+    ) -> None:
+        """`source`: the leader; without one, rows come from the log alone."""
         self._replica = replica
         self._log = log
         self._clock = clock
         self._adopt = adopt
+        self._source = source
+        self._freshness = freshness or Freshness(replica, clock, boot_time_s, source)
         self._waiting = RowsWaiting(replica.position.place)
         self._busy = asyncio.Lock()  # held while rows are read and applied, which must not be cancelled half-way
+        self._ask_from_s = float("-inf")  # when the leader is asked next
+        self.apply_delay: Callable[[], float] = lambda: 0.0  # seconds that rows are held back, for tests of staleness
+        self._arrivals: deque[tuple[int, float]] = deque()  # up to which seq rows have come, and when; if held back
 
     async def run(self) -> None:
         """Follow until cancelled. Raises a Failure if this replica cannot go on: it is cut off, or the log was set
         back."""
+        looking = asyncio.ensure_future(self._look_at_log())
         is_told = False
-        while True:
+        try:
+            while not looking.done():
+                try:
+                    if await self.ask_leader():
+                        continue
+                    if not await self.step():
+                        await self._log.tail(self._waiting.last_seq)
+                    is_told = False
+                except LogUnavailable as error:
+                    if not is_told:  # once for each outage
+                        is_told = True
+                        _log.warning("the replicated log cannot be read: %s", error)
+                    self._waiting.forget()
+                    await self._clock.sleep(limits.LOG_RETRY_SECONDS)
+            looking.result()
+        finally:
+            looking.cancel()
+
+    async def ask_leader(self) -> bool:
+        """Wait for rows of the leader and apply them. False: the log has to be read."""
+        now_s, waiting = self._freshness.now_s(), self._waiting
+        if self._source is None or now_s < self._ask_from_s:
+            return False
+        after_seq = waiting.confirmed_seq
+        try:
+            pushed = await self._source.rows(after_seq, limits.FOLLOWER_WAIT_SECONDS)
+        except SourceUnavailable as error:
+            _log.debug("the leader cannot be asked for rows: %s", error)
+            self._ask_from_s = self._freshness.now_s() + limits.FOLLOWER_LOG_SECONDS
+            return False
+        async with self._busy:
+            self._freshness.hear(now_s, pushed.word)
+            if not pushed.is_kept:
+                waiting.confirm(pushed.confirmed)  # what was read from the log may be what the leader has applied
+                await self._apply()
+                return False
             try:
-                if not await self.step():
-                    await self._log.tail(self._waiting.last_seq)
-                is_told = False
-            except LogUnavailable as error:
-                if not is_told:  # once for each outage
-                    is_told = True
-                    _log.warning("the replicated log cannot be read: %s", error)
-                self._waiting.forget()
-                await self._clock.sleep(limits.LOG_RETRY_SECONDS)
+                follows = waiting.receive(pushed.rows)
+            except Failure:
+                follows = False
+            waiting.confirm(pushed.confirmed)
+            self._note_arrival()
+            if not follows or (pushed.rows and waiting.confirmed_seq == after_seq):
+                # Other rows of the log wait here, or the leader has been deposed: the log tells which.
+                waiting.forget()
+                self._ask_from_s = self._freshness.now_s() + limits.FOLLOWER_LOG_SECONDS
+                return False
+            await self._apply()
+        return True
+
+    async def _look_at_log(self) -> None:
+        """While rows come from the leader, they may not be those of the log any more. Raises a Failure then."""
+        while True:
+            await self._clock.sleep(limits.FOLLOWER_CHECK_SECONDS)
+            try:
+                await self._compare_newest()
+                self._freshness.heard()
+            except LogUnavailable:
+                continue  # told where rows are read
 
     async def step(self) -> bool:
         """Read what is new and apply what is confirmed. Returns whether there was anything."""
@@ -122,14 +128,22 @@ class Follower:
                 waiting.confirm((await self._log.leader()).confirmed)
             elif not waiting.receive(rows):
                 return True
+            self._note_arrival()
+            self._freshness.heard()
             return await self._apply() or bool(rows)
 
     async def _check_newest(self) -> None:
-        newest, applied = await self._log.newest(), self._replica.position.place
-        if newest.seq < applied.seq or (newest.seq == applied.seq and newest.chain != applied.chain):
-            raise set_back()
+        newest = await self._compare_newest()
         if newest.seq < self._waiting.last_seq:
             self._waiting.forget()
+
+    async def _compare_newest(self) -> Place:
+        """Everything that is applied before the log is asked must be in it."""
+        applied = self._replica.position.place
+        newest = await self._log.newest()
+        if newest.seq < applied.seq or (newest.seq == applied.seq and newest.chain != applied.chain):
+            raise set_back()
+        return newest
 
     async def confirm(self, place: Place) -> None:
         """The leader has sent how far its rows are acknowledged."""
@@ -143,27 +157,37 @@ class Follower:
             running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
-    async def catch_up(self, fence: Row) -> None:
-        """Apply everything up to the acknowledged fence of this node's own: afterwards it may lead."""
+    async def catch_up(self, fence: Row) -> bool:
+        """Apply everything up to the acknowledged fence of this node's own: afterwards it may lead. False: rows behind
+        the fence are applied already, so another node has taken over since."""
         waiting = self._waiting
         async with self._busy:
             waiting.forget()
+            at = self._replica.position.place
+            if at.seq > fence.seq:
+                return False
+            if at == fence.place:  # it was read, and confirmed by the next leader, before this node knew of it
+                return True
             while waiting.last_seq < fence.seq:
                 rows = await self._log.read(waiting.last_seq, limits.LOG_READ_BYTES)
                 if not rows:
                     raise set_back()
                 waiting.receive([row for row in rows if row.seq <= fence.seq])
             waiting.confirm_all(fence.place)
+            self.apply_delay = lambda: 0.0
             await self._apply()
         assert self._replica.position.place == fence.place
+        return True
 
     async def _apply(self) -> bool:
         did_any = False
-        while rows := self._waiting.next_group():
+        while (rows := self._waiting.next_group()) and not self._is_held_back(rows[-1].seq):
             layer, notes = await work.run(partial(read_group, rows))
             last = rows[-1]
             position = Position(self._replica.position.generation, last.place, last.time_us, last.transactions)
-            if layer.is_empty():
+            if last.kind is RowKind.MARK:
+                self._replica.pass_mark(position)
+            elif layer.is_empty():
                 self._replica.pass_over(position)
             else:
                 await self._store(layer, position)
@@ -171,8 +195,24 @@ class Follower:
                 self._replica.publish()
                 self._adopt(layer, notes)
             self._waiting.applied(rows)
+            self._freshness.applied()
             did_any = True
         return did_any
+
+    def _note_arrival(self) -> None:
+        if self.apply_delay() > 0:
+            self._arrivals.append((self._waiting.last_seq, self._freshness.now_s()))
+
+    def _is_held_back(self, seq: int) -> bool:
+        """Whether a row has come less than the delay ago. It is looked at again with the next answer of the leader or
+        of the log."""
+        delay_s = self.apply_delay()
+        if delay_s <= 0:
+            self._arrivals.clear()
+            return False
+        while self._arrivals and self._arrivals[0][0] < seq:
+            self._arrivals.popleft()
+        return bool(self._arrivals) and self._freshness.now_s() - self._arrivals[0][1] < delay_s
 
     async def _store(self, layer: Layer, position: Position) -> None:
         """Write a group; where the disk is full or compaction is behind, wait for it. The cluster does not wait."""
@@ -192,20 +232,3 @@ class Follower:
                 _log.error("the disk of this replica is nearly full: it falls behind until there is room again")
             pause_s = limits.FREE_DISK_CHECK_SECONDS if failure is None else limits.STALL_RETRY_SECONDS
             await self._clock.sleep(pause_s)
-
-
-def set_back() -> Failure:
-    return Failure(
-        Kind.CORRUPT,
-        "The replicated log was set back: this node has applied rows that the log does not have. Its PostgreSQL was "
-        "restored to an earlier point, or a standby was promoted that had not received them. This node has stopped. "
-        "See `armillary cluster reset-log`.",
-    )
-
-
-def cut_off() -> Failure:
-    return Failure(
-        Kind.UNAVAILABLE,
-        "This replica is too far behind: the rows that follow its position were removed from the log. Build it anew "
-        "from another node.",
-    )

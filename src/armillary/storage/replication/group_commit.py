@@ -22,10 +22,11 @@ from armillary.errors import Failure, Kind
 from armillary.storage.disk_errors import Answer, again, no_room, refuse, set_error, unknown_outcome
 from armillary.storage.engine import T, Txn
 from armillary.storage.log.replicated_log import Deposed, LogUnavailable, ReplicatedLog
-from armillary.storage.log.rows import Row, RowKind, group_rows, new_row
+from armillary.storage.log.rows import Place, Row, RowKind, group_rows, new_row
 from armillary.storage.overlay import Get, Layer, OverlayTxn, Pair, Scan
 from armillary.storage.replication.lease import Lease
 from armillary.storage.replication.local_replica import LocalReplica, Position
+from armillary.storage.replication.recent_rows import LeaderWord, Pushed, RecentRows, pushed
 from armillary.storage.rocks_database import is_stall
 from armillary.storage.transactions import Gathering, Waiting, refuse_waiting, waiting_for
 
@@ -39,6 +40,7 @@ class Flight(NamedTuple):
     layer: Layer
     answers: list[Answer]
     begun_s: float
+    is_mark: bool = False  # it writes nothing; the answer is its place
 
 
 class GroupCommit:
@@ -63,6 +65,7 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Waiting] = deque()
         self._gathering = Gathering()
+        self._marks: list[Answer] = []  # asked for, and not in flight
         self._flight: Flight | None = None
         self._flying: asyncio.Task[None] | None = None
         self._end: Failure | None = None  # why nothing is accepted any more
@@ -71,6 +74,9 @@ class GroupCommit:
         self._is_scheduled = False
         self._is_running = False
         self._is_storing = False  # a confirmed group is being written to RocksDB
+        self.recent = RecentRows(replica.position.place.seq)
+        self._time_us = 0  # the latest that a row has or followers were told
+        self._row_us: int | None = None  # of the rows in flight
         self._room_checked_s = float("-inf")
         self._has_room = True
         self._watch = self._loop.create_task(self._watch_flights())
@@ -80,25 +86,65 @@ class GroupCommit:
         """The newest row that is acknowledged, and applied here."""
         return self._replica.position
 
+    @property
+    def word(self) -> LeaderWord:
+        """What this leader says to followers. A leader that hands over gives its last row the latest time that was
+        told, so nothing is promised after that."""
+        at = self._replica.position
+        return LeaderWord(at.place, at.transactions, self._told_us(), self._lease.holds and self._end is None)
+
+    async def rows(self, after_seq: int, wait_s: float) -> Pushed:
+        """The rows above a seq for a follower; where there are none, wait for one for a while. Raises a Failure when
+        leading has ended: the answer would come at once each time."""
+        await self.recent.wait_above(after_seq, self._clock, wait_s)
+        if self._is_stopped:
+            raise not_leader()
+        return pushed(self.recent, self.word, after_seq)
+
+    @property
+    def waiting_count(self) -> int:
+        """Transactions that wait to be run."""
+        return len(self._waiting)
+
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
         """Queue a transaction function."""
-        if self._end is not None:
-            raise again(self._end)
-        if self._is_late:
-            raise log_is_late()
+        self._check_open()
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append(waiting_for(fn, prefix, future, is_freeing))
         if not self._is_scheduled:
             self._schedule()
         return future
 
+    async def mark(self) -> Place:
+        """Append a row at which every node digests its state. Returns where it is, once it is acknowledged."""
+        self._check_open()
+        future: asyncio.Future[Place] = self._loop.create_future()
+        self._marks.append(Answer(future, None, None))
+        self._proceed()
+        return await future
+
+    def _check_open(self) -> None:
+        if self._end is not None:
+            raise again(self._end)
+        if self._is_late:
+            raise log_is_late()
+
     async def end(self, reason: Failure) -> None:
         """Accept nothing more, and wait until what was accepted is answered."""
         if self._end is None:
             self._end = reason
-        while (self._waiting or self._gathering.answers or self._flight is not None) and not self._is_late:
+        while self._is_busy and not self._is_late:
             await self._clock.sleep(limits.HAND_OVER_POLL_SECONDS)
+        if self._time_us > self._replica.position.time_us and not self._is_stopped and not self._is_late:
+            # The successor's clock may be behind the time that followers were told: its rows follow this one's time.
+            self._begin(Flight(Layer(), [], self._clock.elapsed_s()))
+            while self._flight is not None and not self._is_late:
+                await self._clock.sleep(limits.HAND_OVER_POLL_SECONDS)
         self._stop(reason)
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._waiting or self._gathering.answers or self._marks) or self._flight is not None
 
     async def abandon(self, reason: Failure) -> None:
         """Stop: what is in flight has an unknown outcome. Its append is not cancelled, which PostgreSQL would answer as
@@ -155,25 +201,40 @@ class GroupCommit:
         if self._is_stopped:
             return
         gathering = self._gathering
-        if self._flight is None and not self._is_running and gathering.answers:
+        if self._flight is None and self._marks:
+            answers, self._marks = self._marks, []
+            self._begin(Flight(Layer(), answers, self._clock.elapsed_s(), is_mark=True))
+        elif self._flight is None and not self._is_running and gathering.answers:
             self._gathering = Gathering()
             if gathering.layer.is_empty() and self._lease.holds:
                 _give(gathering.answers)
             else:
-                self._flight = flight = Flight(gathering.layer, gathering.answers, self._clock.elapsed_s())
-                self._flying = self._loop.create_task(self._fly(flight))
+                self._begin(Flight(gathering.layer, gathering.answers, self._clock.elapsed_s()))
         if self._waiting and not self._is_scheduled and not self._is_running and not self._gathering.is_full:
             self._schedule()
+
+    def _told_us(self) -> int:
+        """The time that followers are told: no later than every row that is not acknowledged yet, or that follows, has.
+        It does not go back, whatever this node's clock does."""
+        if self._row_us is not None:
+            return self._row_us - 1
+        self._time_us = max(self._time_us, self._replica.position.time_us, int(self._clock.now_s() * 1_000_000))
+        return self._time_us
+
+    def _begin(self, flight: Flight) -> None:
+        self._flight = flight
+        self._flying = self._loop.create_task(self._fly(flight))
 
     async def _rows_of(self, flight: Flight) -> list[Row]:
         """A large group is encoded in portions, between which other requests have their turn."""
         at, layer = self._replica.position, flight.layer
-        time_us = max(at.time_us, int(self._clock.now_s() * 1_000_000))
+        # Later than everything that was told: a follower that has reached a time has all rows up to it.
+        self._time_us = self._row_us = time_us = self._told_us() + 1
         if layer.is_empty():
             row = new_row(
                 at.place,
                 self._epoch,
-                RowKind.EMPTY,
+                RowKind.MARK if flight.is_mark else RowKind.EMPTY,
                 confirmed=at.place,
                 time_us=time_us,
                 transactions=at.transactions,
@@ -200,6 +261,8 @@ class GroupCommit:
                 return
             self._is_storing = True
             await self._store(flight, rows[-1])
+            self.recent.add(rows)
+            self._row_us = None
         except Deposed:
             refuse(flight.answers, not_leader())
             self._stop(not_leader())
@@ -217,11 +280,15 @@ class GroupCommit:
         finally:
             self._is_storing = False
         self._flight, self._is_late = None, False
-        _give(flight.answers)
+        place = rows[-1].place
+        _give([each._replace(result=place) for each in flight.answers] if flight.is_mark else flight.answers)
         self._proceed()
 
     async def _store(self, flight: Flight, last: Row) -> None:
         position = Position(self._replica.position.generation, last.place, last.time_us, last.transactions)
+        if flight.is_mark:
+            self._replica.pass_mark(position)
+            return
         if flight.layer.is_empty():
             self._replica.pass_over(position)
             return
@@ -256,12 +323,14 @@ class GroupCommit:
     def _refuse_gathered(self, failure: Failure) -> None:
         """Nothing of the gathering group is in the log: it is dropped."""
         gathering, self._gathering = self._gathering, Gathering()
-        refuse(gathering.answers, failure)
+        marks, self._marks = self._marks, []
+        refuse(gathering.answers + marks, failure)
         refuse_waiting(self._waiting, failure)
 
     def _stop(self, reason: Failure) -> None:
         is_first, self._is_stopped, self._end = not self._is_stopped, True, reason
         self._watch.cancel()
+        self.recent.end()
         if self._flight is not None:
             refuse(self._flight.answers, unknown_outcome(leader_gone()))
             self._flight = None

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from math import inf
 from typing import Protocol
 
 from armillary import limits
@@ -19,8 +21,10 @@ from armillary.storage.log.replicated_log import LeaderState, LogUnavailable, Re
 from armillary.storage.log.rows import Row
 from armillary.storage.overlay import Layer
 from armillary.storage.replication.follower import Follower
+from armillary.storage.replication.freshness import Freshness, RowSource
 from armillary.storage.replication.group_commit import GroupCommit, not_leader
 from armillary.storage.replication.lease import BootTime, Lease, RivalLease, boot_time_s
+from armillary.storage.replication.log_upkeep import LogLimits, LogUpkeep
 from armillary.storage.replication.replicated_engine import ReplicatedEngine
 
 _log = logging.getLogger(__name__)
@@ -38,6 +42,9 @@ class Roles(Protocol):
     def adopt(self, layer: Layer, notes: bytes) -> None:
         """A group was published on this follower."""
 
+    def apply_delay_s(self) -> float:
+        """How long this follower holds back rows that it has received: 0 but for fault rules."""
+
 
 class Leadership:
     def __init__(
@@ -49,19 +56,28 @@ class Leadership:
         clock: Clock,
         *,
         boot_time: BootTime = boot_time_s,
-        patience_s: float = 0.0,
+        patience: Callable[[], float] = lambda: 0.0,
+        on_state: Callable[[LeaderState], None] = lambda state: None,
+        source: RowSource | None = None,
+        kept: LogLimits = LogLimits(),  # noqa: B008 - it does not change
     ) -> None:
-        """`patience_s`: how much longer than needed this node waits before it takes over, so that nodes of the
-        preferred region are first."""
+        """`patience`: how many seconds longer than needed this node waits before it takes over, so that nodes of the
+        preferred region are first. `on_state`: told of the record of the log whenever it was read. `source`: how the
+        leader is asked for rows while this node follows."""
         self.node = node
         self._engine = engine
         self._log = log
         self._roles = roles
         self._clock = clock
         self._boot_time = boot_time
-        self._patience_s = patience_s
-        self._rival = RivalLease(boot_time, patience_s)
+        self._patience = patience
+        self._on_state = on_state
+        self._source = source
+        self._upkeep = LogUpkeep(node, log, engine.replica, clock, lambda: self.leads, kept)
+        self.freshness = Freshness(engine.replica, clock, boot_time, source)
+        self._rival = RivalLease(boot_time)
         self._successor: str | None = None  # the node to hand over to, if that was asked for
+        self.is_drained = False
         self._stands_back_until_s = float("-inf")  # after handing over: others take over first
         self._wake = asyncio.Event()
         self.state: LeaderState | None = None  # as last seen
@@ -71,8 +87,8 @@ class Leadership:
 
     async def run(self) -> None:
         """Follow and lead until cancelled. Raises a Failure if this node cannot go on."""
-        await self._register()
-        upkeep = asyncio.ensure_future(self._keep_positions())
+        await self._upkeep.register()
+        upkeep = asyncio.ensure_future(self._upkeep.run())
         try:
             await self._roles.follow()
             while True:
@@ -93,17 +109,58 @@ class Leadership:
         self._successor = successor
         self._wake.set()
 
+    def drain(self, is_drained: bool) -> None:
+        """Give up leading, and do not take over until this is undone or the process starts again."""
+        self.is_drained = is_drained
+        self._wake.set()
+
     @property
     def leads(self) -> bool:
         return self._commit is not None
+
+    @property
+    def commit(self) -> GroupCommit | None:
+        """What followers ask while this node leads."""
+        return self._commit
+
+    # How fresh the state of this node is.
+
+    @property
+    def staleness(self) -> tuple[float, float]:
+        """Seconds and transactions that this node may be behind what was acknowledged; (0, 0) on a leader whose lease
+        holds, infinite on one whose lease does not."""
+        if self._commit is None:
+            return self.freshness.staleness
+        return (0.0, 0.0) if self._engine.may_answer_strongly else (inf, inf)
+
+    @property
+    def reached_us(self) -> int:
+        """All rows up to this time, of the leader's clock, are applied here: so is every write that was acknowledged
+        before it."""
+        word = self._commit.word if self._commit is not None else None
+        return word.time_us if word is not None and word.is_leased else self.freshness.reached_us
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since this node has heard the log or the leader; 0 on a leader."""
+        return self.freshness.silent_s if self._commit is None else 0.0
+
+    async def refresh(self, limit_s: float) -> bool:
+        """Ask the leader what is confirmed, and wait until it is applied here. False: that was not reached in time."""
+        if self._commit is not None:
+            return self._engine.may_answer_strongly
+        return await self.freshness.refresh(limit_s)
 
     # Following.
 
     async def _follow(self) -> tuple[LeaderState, Lease]:
         """Until this node has taken over, and has applied everything up to its fence."""
-        self._rival = RivalLease(self._boot_time, self._patience_s)
+        self._rival = RivalLease(self._boot_time)
         self._successor = None
-        self.follower = follower = Follower(self._engine.replica, self._log, self._clock, self._roles.adopt)
+        self.follower = follower = Follower(
+            self._engine.replica, self._log, self._clock, self._roles.adopt, self._source, self.freshness
+        )
+        follower.apply_delay = self._roles.apply_delay_s
         running = asyncio.ensure_future(follower.run())
         try:
             while True:
@@ -113,17 +170,23 @@ class Leadership:
                 if taken is not None:
                     await follower.stop(running)
                     state, fence = taken
-                    while True:
-                        try:
-                            await follower.catch_up(fence)
-                            return state, lease
-                        except LogUnavailable as error:
-                            _log.info("the replicated log does not answer while taking over: %s", error)
-                            await self._clock.sleep(limits.LOG_RETRY_SECONDS)
+                    if await self._has_reached(follower, fence):
+                        return state, lease
+                    _log.warning("another node has taken over meanwhile")
+                    running = asyncio.ensure_future(follower.run())
         finally:
             self.follower = None
             if not running.done():
                 await follower.stop(running)
+
+    async def _has_reached(self, follower: Follower, fence: Row) -> bool:
+        """Apply everything up to this node's fence. False: another node has taken over since."""
+        while True:
+            try:
+                return await follower.catch_up(fence)
+            except LogUnavailable as error:
+                _log.info("the replicated log does not answer while taking over: %s", error)
+                await self._clock.sleep(limits.LOG_RETRY_SECONDS)
 
     async def _watch_leader(self, running: asyncio.Task[None]) -> None:
         """Until there is no leader whose lease may hold."""
@@ -131,16 +194,22 @@ class Leadership:
             if running.done():
                 running.result()  # raises: the follower cannot go on
             try:
-                self.state = state = await self._log.leader()
+                state = self._see(await self._log.leader())
                 self._rival.observe(state)
                 # A record that names this node is of an earlier run of it, or of an attempt that did not end: this
                 # process does not lead, and no other process has this node's directory.
                 is_free = state.node == "" and self._boot_time() >= self._stands_back_until_s
-                if is_free or state.node == self.node or self._rival.is_over:
+                is_due = is_free or state.node == self.node or self._rival.is_over(self._patience())
+                if is_due and not self.is_drained:
                     return
             except LogUnavailable:
                 pass  # the follower tells
             await self._clock.sleep(limits.LEASE_RENEW_SECONDS)
+
+    def _see(self, state: LeaderState) -> LeaderState:
+        self.state = state
+        self._on_state(state)
+        return state
 
     async def _take(self, lease: Lease) -> tuple[LeaderState, Row] | None:
         assert self.state is not None
@@ -152,7 +221,7 @@ class Leadership:
             return None
         if taken is not None:
             lease.renew(sent_s)
-            self.state = taken[0]
+            self._see(taken[0])
             _log.warning("this node takes over: epoch %d, row %d", taken[0].epoch, taken[1].seq)
         return taken
 
@@ -173,7 +242,7 @@ class Leadership:
         opening.add_done_callback(lambda _: self._wake.set())
         try:
             while not over.is_set() and self._successor is None:
-                if opening.done() and not _has_opened(opening):
+                if self.is_drained or (opening.done() and not _has_opened(opening)):
                     self._successor = ""
                     break
                 sent_s = lease.now_s()
@@ -183,7 +252,7 @@ class Leadership:
                         _log.warning("another node leads now")
                         break
                     lease.renew(sent_s)
-                    self.state = state = renewed
+                    state = self._see(renewed)
                 except LogUnavailable as error:
                     _log.info("the lease cannot be renewed: %s", error)
                 await self._pause()
@@ -218,32 +287,6 @@ class Leadership:
                 _log.warning("handed over to %s", successor or "any node")
         except LogUnavailable as error:  # the others wait for the end of the lease
             _log.info("handing over was not recorded: %s", error)
-
-    # Upkeep of the log.
-
-    async def _register(self) -> None:
-        """Have the log keep what this replica has not applied yet."""
-        while True:
-            try:
-                await self._log.register(self.node)
-                return
-            except LogUnavailable as error:
-                _log.warning("the replicated log does not answer: %s", error)
-                await self._clock.sleep(limits.LOG_RETRY_SECONDS)
-
-    async def _keep_positions(self) -> None:
-        """Tell the log how far this replica has come, so that it keeps no more than is needed."""
-        while True:
-            await self._clock.sleep(limits.LOG_REPORT_SECONDS)
-            try:
-                flushed = await self._engine.replica.sync()
-                applied = self._engine.replica.position.place.seq
-                if not await self._log.report(self.node, applied, flushed.place.seq):
-                    await self._log.register(self.node)
-                if self.leads:
-                    await self._log.trim()
-            except (LogUnavailable, Failure) as error:
-                _log.info("the position of this replica cannot be told: %s", error)
 
 
 def _has_opened(opening: asyncio.Future[None]) -> bool:

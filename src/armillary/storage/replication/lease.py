@@ -46,9 +46,8 @@ class RivalLease:
     """The lease of another node, as seen from outside: it may hold until its record has not changed for its whole time
     and a margin, by this node's own clock. The margin covers clocks that run at unequal rates."""
 
-    def __init__(self, boot_time: BootTime, extra_s: float = 0.0) -> None:
+    def __init__(self, boot_time: BootTime) -> None:
         self._now_s = boot_time
-        self._wait_s = LEASE_SECONDS + LEASE_MARGIN_SECONDS + extra_s
         self._seen: tuple[int, int] | None = None
         self._since_s = 0.0
 
@@ -59,6 +58,7 @@ class RivalLease:
             self._seen = seen
             self._since_s = self._now_s()
 
-    @property
-    def is_over(self) -> bool:
-        return self._seen is not None and self._now_s() - self._since_s > self._wait_s
+    def is_over(self, patience_s: float = 0.0) -> bool:
+        """`patience_s`: that is waited longer than needed."""
+        wait_s = LEASE_SECONDS + LEASE_MARGIN_SECONDS + patience_s
+        return self._seen is not None and self._now_s() - self._since_s > wait_s

@@ -19,7 +19,9 @@ from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
 from armillary.storage.disk_errors import closed, no_room
 from armillary.storage.log.rows import CHAIN_BYTES, GENERATION_BYTES, START, Place
+from armillary.storage.operating.storage_figures import StorageFigures, figures_of
 from armillary.storage.overlay import Layer
+from armillary.storage.replication.state_digest import StateDigests
 from armillary.storage.rocks_database import POSITION_KEY, Database, KeptState, Version
 
 _FORMAT: Final = 1
@@ -64,6 +66,7 @@ class LocalReplica:
         self._applied: tuple[Version, Position] | None = None  # written, and not published
         self._stored = position  # the last that was written; rows that write nothing are passed over
         self._reserve_bytes = reserve_bytes
+        self.digests = StateDigests()
         self._is_whole = asyncio.Event()  # set while the newest state is between two groups
         self._is_whole.set()
 
@@ -71,32 +74,20 @@ class LocalReplica:
     def open(
         cls,
         directory: DataDirectory,
-        generation: bytes,
+        generation: bytes | None,
         *,
         reserve_bytes: int,
         open_database: Callable[[Path], Database] = Database,
     ) -> Self:
         """A new directory becomes an empty replica of this log. One of another log, or of a single server, is refused
-        and released."""
+        and released. Without a generation a replica of any log is opened, to be read."""
         try:
             database = open_database(directory.engine_path)
         except BaseException:
             directory.release()
             raise
         try:
-            stored = database.get(POSITION_KEY)
-            position = Position.unpack(stored) if stored is not None else start_of(generation)
-            if position.generation != generation:
-                raise Failure(
-                    Kind.BAD_REQUEST,
-                    "The data directory is a replica of another cluster's log. Name the directory of this cluster, or "
-                    "an empty one.",
-                )
-            if stored is None and any(True for _ in database.scan(b"", POSITION_KEY, False, 0)):
-                raise Failure(
-                    Kind.BAD_REQUEST,
-                    "The data directory is of a single server, not of a replica. Name an empty directory.",
-                )
+            position = _position_in(database, generation)
         except BaseException:
             database.close()
             directory.release()
@@ -113,6 +104,12 @@ class LocalReplica:
     @property
     def has_room(self) -> bool:
         return self.directory.free_bytes() >= self._reserve_bytes
+
+    def keep_free(self, reserve_bytes: int | None) -> None:
+        self._reserve_bytes = self.directory.default_reserve_bytes() if reserve_bytes is None else reserve_bytes
+
+    def figures(self) -> StorageFigures:
+        return figures_of(self.directory, self.database, self._reserve_bytes)
 
     def apply(self, layer: Layer, position: Position) -> None:
         """Write a group and its position, atomically. Inside a run of work a large one gives way between portions;
@@ -143,6 +140,13 @@ class LocalReplica:
         """Rows that write nothing were confirmed. Not stored by itself: after a crash they are read again."""
         self.position = position
 
+    def pass_mark(self, position: Position) -> None:
+        """A mark was confirmed: what was applied now is the state that all nodes compare."""
+        assert self.database is not None
+        assert self._applied is None
+        self.pass_over(position)
+        self.digests.begin(position.place.seq, self.database.keep())
+
     async def sync(self) -> Position:
         """Make the applied state durable. Returns the position that survives a crash of the machine from now on."""
         database = self.database
@@ -172,3 +176,32 @@ class LocalReplica:
         if database is not None:
             database.stop_background()
             database.close()
+
+
+def _position_in(database: Database, generation: bytes | None) -> Position:
+    stored = database.get(POSITION_KEY)
+    if stored is None:
+        if generation is None or holds_stores(database):
+            raise not_a_replica()
+        return start_of(generation)
+    position = Position.unpack(stored)
+    if generation is not None and position.generation != generation:
+        raise Failure(
+            Kind.BAD_REQUEST,
+            "The data directory is a replica of another log: that of another cluster, or this cluster's before its log "
+            "was reset. Name the directory of this cluster, or an empty one, which is built anew from another node.",
+        )
+    return position
+
+
+def holds_stores(database: Database) -> bool:
+    """Whether there is anything but a replica's own notes."""
+    return any(True for _ in database.scan(b"", POSITION_KEY, False, 0))
+
+
+def not_a_replica() -> Failure:
+    return Failure(
+        Kind.BAD_REQUEST,
+        "The data directory is of a single server, not of a replica. Name an empty directory, or make it the first "
+        "replica of a new cluster with `armillary cluster init`.",
+    )

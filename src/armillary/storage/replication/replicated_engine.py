@@ -15,6 +15,8 @@ from armillary.errors import Failure
 from armillary.storage.disk_errors import again, closed, translated
 from armillary.storage.engine import Loader, T, Txn
 from armillary.storage.log.replicated_log import ReplicatedLog
+from armillary.storage.log.rows import Place
+from armillary.storage.operating.storage_figures import StorageFigures
 from armillary.storage.overlay import Pair
 from armillary.storage.replication.group_commit import GroupCommit, not_leader
 from armillary.storage.replication.lease import Lease
@@ -54,6 +56,16 @@ class ReplicatedEngine:
         """Whether what is published here is known to be the newest state of the cluster."""
         return self._lease is not None and self._lease.holds
 
+    # Comparing nodes.
+
+    async def mark(self) -> Place:
+        """Append a mark, at which every node digests its state."""
+        return await self._leading().mark()
+
+    def digest_of(self, seq: int) -> bytes | None:
+        """Of this node's state at a mark; None: not known yet, or no more."""
+        return self.replica.digests.of(seq)
+
     # What stores need (RocksVersions).
 
     @property
@@ -67,9 +79,12 @@ class ReplicatedEngine:
         return version
 
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
+        return self._leading().submit(prefix, fn, is_freeing)
+
+    def _leading(self) -> GroupCommit:
         if self._commit is None:
             raise not_leader() if self.replica.database is not None else closed()
-        return self._commit.submit(prefix, fn, is_freeing)
+        return self._commit
 
     async def keep(self) -> KeptState:
         return await self.replica.keep()
@@ -108,6 +123,16 @@ class ReplicatedEngine:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._files, self.replica.directory.remove_checkpoint, name)
 
+    def keep_free(self, reserve_bytes: int | None) -> None:
+        """Change the space that is kept free on the disk. None: the default."""
+        self.replica.keep_free(reserve_bytes)
+
+    def figures(self) -> StorageFigures:
+        found = self.replica.figures()
+        found.failure = self._failure.message if self._failure is not None else None
+        found.waiting_writes = self._commit.waiting_count if self._commit is not None else 0
+        return found
+
     def fail(self, failure: Failure) -> None:
         """This node cannot go on: requests are refused with the reason."""
         self._failure = failure
@@ -119,6 +144,7 @@ class ReplicatedEngine:
             await self._commit.end(closed())
             self.follow()
         self._files.shutdown()
+        await self.replica.digests.end()
         database = self.replica.database
         if database is not None and self._failure is None:
             await asyncio.get_running_loop().run_in_executor(None, database.finish)

@@ -1,0 +1,213 @@
+"""What a node knows of its cluster: the other nodes, which they announce in the log every second, who leads, and the
+order of regions. It is the `Topology` of the node's account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from armillary import limits
+from armillary.account.topology import Member, Staleness
+from armillary.clock import Clock, within
+from armillary.storage.log.replicated_log import LeaderState, LogUnavailable, NodeState, ReplicatedLog
+from armillary.storage.replication.replicated_engine import ReplicatedEngine
+
+_log = logging.getLogger(__name__)
+_DRAINED: Final = "drained"  # among what a node announces: it does not take over
+_STOPPED: Final = "stopped"  # likewise: it has ended in order
+
+
+def is_alive(node: NodeState) -> bool:
+    """Whether a node has announced itself lately, and not that it stops."""
+    return node.silent_s < limits.NODE_SILENT_SECONDS and _STOPPED not in node.addresses
+
+
+CLIENT_DOORS: Final = ("sql", "table", "mongo", "gremlin")  # of the addresses that a node announces
+
+
+class Freshness(Protocol):
+    """How fresh the state of this node is."""
+
+    @property
+    def staleness(self) -> tuple[float, float]: ...
+    @property
+    def reached_us(self) -> int: ...
+    @property
+    def silent_s(self) -> float:
+        """Since something was heard of the log or of the leader; 0 on a leader."""
+
+    async def refresh(self, limit_s: float) -> bool: ...
+
+
+class Membership:
+    """Implements `Topology`."""
+
+    def __init__(
+        self,
+        name: str,
+        region: str,
+        log: ReplicatedLog,
+        engine: ReplicatedEngine,
+        clock: Clock,
+        on_nodes: Callable[[Sequence[NodeState]], None],
+        is_gone: Callable[[str], bool] = lambda node: False,
+    ) -> None:
+        """`on_nodes`: told of all nodes, with all their addresses, whenever they were read. `is_gone`: whether a node
+        does not answer this one."""
+        self._is_gone = is_gone
+        self.freshness: Freshness  # to be set before the node begins, and so is the next
+        self.on_keep_events: Callable[[bytes], Awaitable[None]]  # asks the leader
+        self.name = name
+        self.region = region
+        self.addresses: dict[str, str] = {}  # of this node, as it announces them
+        self.members: Sequence[Member] = ()
+        self.version = 1
+        self.epoch = 0
+        self.leads = False
+        self.priorities: Sequence[str] = ()  # regions, as `failover-region` and the operator ordered them
+        self.nodes: Sequence[NodeState] = ()
+        self._leader_name = ""
+        self._log = log
+        self._engine = engine
+        self._clock = clock
+        self._on_nodes = on_nodes
+        self._change = asyncio.Event()
+
+    # Keeping up.
+
+    async def run(self) -> None:
+        """Announce this node and learn of the others, until cancelled."""
+        is_told = False
+        while True:
+            try:
+                await self.exchange()
+                is_told = False
+            except LogUnavailable as error:
+                if not is_told:
+                    is_told = True
+                    _log.warning("the nodes of the cluster cannot be read: %s", error)
+            await self._clock.sleep(limits.NODE_ANNOUNCE_SECONDS)
+
+    async def exchange(self) -> None:
+        await self._log.announce(self.name, self.region, self.addresses)
+        self.nodes = nodes = await self._log.nodes()
+        self._on_nodes(nodes)
+        members = tuple(
+            Member(
+                each.node,
+                each.region,
+                {door: each.addresses[door] for door in CLIENT_DOORS if door in each.addresses},
+                is_alive(each),
+            )
+            for each in sorted(nodes, key=lambda each: each.node)
+        )
+        if members != self.members:
+            self.members = members
+            self._tell()
+
+    async def depart(self) -> None:
+        """Tell the others that this node stops: they need not wait until it has been silent for long."""
+        try:
+            announced = self.addresses | {_STOPPED: "true"}
+            await within(self._clock, limits.LEASE_SECONDS, self._log.announce(self.name, self.region, announced))
+        except (LogUnavailable, TimeoutError) as error:
+            _log.info("the others are not told that this node stops: %s", error)
+
+    def see_leader(self, state: LeaderState) -> None:
+        """The record of the log was read."""
+        self.see(state.node, state.epoch)
+
+    def see(self, leader: str, epoch: int) -> None:
+        """A node leads in an epoch; an empty name: the last leader has handed over to any node."""
+        if epoch < self.epoch or (leader, epoch) == (self._leader_name, self.epoch):
+            return
+        self._leader_name, self.epoch = leader, epoch
+        self._tell()
+
+    def lead(self, leads: bool) -> None:
+        """This node's account was opened as the leader's, or closed as that."""
+        if leads != self.leads:
+            self.leads = leads
+            self._tell()
+
+    def drain(self, is_drained: bool) -> None:
+        """What this node announces from now on."""
+        kept = {name: value for name, value in self.addresses.items() if name != _DRAINED}
+        self.addresses = kept | ({_DRAINED: "true"} if is_drained else {})
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether this node announces that it does not take over."""
+        return _DRAINED in self.addresses
+
+    def is_drained(self, name: str) -> bool:
+        """Whether a node has announced that it does not take over."""
+        return any(each.node == name and _DRAINED in each.addresses for each in self.nodes)
+
+    def _tell(self) -> None:
+        self.version += 1
+        change, self._change = self._change, asyncio.Event()
+        change.set()
+
+    # Topology.
+
+    @property
+    def leader(self) -> Member | None:
+        if self._leader_name == self.name and not self.leads:
+            return None
+        found = self.member(self._leader_name)
+        # A leader that has died is known to be gone long before its announcement is old.
+        return replace(found, is_alive=False) if found is not None and self._is_gone(found.name) else found
+
+    def member(self, name: str) -> Member | None:
+        return next((each for each in self.members if each.name == name), None)
+
+    @property
+    def regions(self) -> Sequence[str]:
+        leader = self.member(self._leader_name)
+        first = [leader.region] if leader is not None else []
+        present = {each.region for each in self.members if each.is_alive}
+        ordered = [*first, *(each for each in self.priorities if each in present), *sorted(present)]
+        return list(dict.fromkeys(ordered))
+
+    def rank(self) -> int:
+        """The place of this node's region in the order of failover; 0 comes first."""
+        order = [*self.priorities, *sorted({each.region for each in self.members} - set(self.priorities))]
+        return order.index(self.region) if self.priorities and self.region in order else 0
+
+    async def changed(self, version: int, limit_s: float) -> None:
+        if self.version != version:
+            return
+        change = asyncio.ensure_future(self._change.wait())
+        pause = asyncio.ensure_future(self._clock.sleep(limit_s))
+        try:
+            await asyncio.wait([change, pause], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+            pause.cancel()
+
+    @property
+    def may_answer_strongly(self) -> bool:
+        return self._engine.may_answer_strongly
+
+    @property
+    def staleness(self) -> Staleness:
+        return Staleness(*self.freshness.staleness)
+
+    @property
+    def reached_us(self) -> int:
+        return self.freshness.reached_us
+
+    @property
+    def is_silent(self) -> bool:
+        return self.freshness.silent_s > limits.FOLLOWER_SILENT_SECONDS
+
+    async def refresh(self, limit_s: float) -> bool:
+        return await self.freshness.refresh(limit_s)
+
+    async def keep_events(self, rid: bytes) -> None:
+        await self.on_keep_events(rid)

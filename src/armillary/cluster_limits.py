@@ -1,0 +1,86 @@
+"""The limits of clusters: the replicated log, connections between nodes, regions, copies of replicas. Part of the table
+in `limits.py`, which says what belongs there; read as `limits.NAME`.
+"""
+
+from __future__ import annotations
+
+_KB = 1024
+_MB = 1024 * 1024
+_GB = 1024 * 1024 * 1024
+
+# The replicated log of a cluster (ours).
+LOG_ROW_BYTES_MAX = 1 * _MB  # of one row; a larger group is several rows, and one larger value is a row of its own
+LOG_RETRY_SECONDS = 0.1  # between attempts at an append whose outcome is unknown
+LOG_POLL_SECONDS = 0.25  # how long a follower waits for news before it asks again
+LOG_READ_BYTES = 8 * _MB  # that a follower reads at once
+LOG_TABLE_ROWS = 8_192  # of one table on PostgreSQL; trimming drops whole tables, of 8 GB at most
+LOG_READ_ROWS = 1_000  # that one statement looks at
+LOG_TAIL_SECONDS_MIN, LOG_TAIL_SECONDS_MAX = 0.005, 0.05  # between two looks for news; longer while nothing comes
+LOG_CONNECT_SECONDS = 3.0  # to connect to one host of PostgreSQL and to check its settings
+LOG_CALL_SECONDS = 10.0  # of every call but an append, which ends only when its outcome is known
+LOG_PRIMARY_SECONDS = 2.0  # of waiting after which the other hosts are asked whether one was promoted
+LOG_KEEPALIVE_SECONDS = 5  # without any packet of the peer until a connection is dead
+LOG_TRIM_LOCK_MS = 200  # appends wait for a trim that waits for a backup: it gives up soon and comes again
+LOG_IDLE_TRANSACTION_MS = 5_000  # PostgreSQL ends the transaction of a node that stopped in the middle of a take-over
+LOG_WAIT_SECONDS_MAX = 10.0  # how long a write waits for the log before it is refused with a retry-after
+LOG_WATCH_SECONDS = 0.5  # how often that is looked at
+HAND_OVER_POLL_SECONDS = 0.005
+LOG_BYTES_MAX = 64 * _GB  # that the log keeps for a replica that is behind (default of a setting)
+LOG_SECONDS_MAX = 72 * 3600.0  # likewise
+LOG_LIMITS_CHECK_SECONDS = 30.0
+LOG_REPORT_SECONDS = 2.0  # how often a replica syncs its state and tells how far it has come
+LEASE_SECONDS = 2.0  # how long a leader may answer strong reads after a renewal, counted from before it was sent
+LEASE_RENEW_SECONDS = 0.5
+NODE_ANNOUNCE_SECONDS = 1.0  # how often a node announces itself in the log and reads the others
+NODE_SILENT_SECONDS = 10.0  # after which a node counts as gone
+FOLLOWER_SILENT_SECONDS = 30.0  # without a word of the cluster, after which a follower refuses to answer
+REGION_PATIENCE_SECONDS = 2.0  # that nodes of each further region wait longer before they take over
+FORWARD_SECONDS_MAX = 15.0  # for the leader to be found and to answer a forwarded request
+FORWARD_RETRY_SECONDS = 0.1
+ROLE_WAIT_SECONDS_MAX = 10.0  # how long a request waits while the node's role changes
+ROLE_GRACE_SECONDS = 0.25  # for answers of connections that end with the role of the node
+NODE_STATUS_SECONDS = 1.0  # for a node to say how it is; then its status is given without
+HAND_OVER_SECONDS_MAX = 5.0  # for a node that stops to hand over before
+OPERATION_SECONDS_MAX = 20.0  # during which a command of the operator is repeated if nodes or the log do not answer
+OPERATION_RETRY_SECONDS = 0.2
+DIGEST_ATTEMPTS_MAX = 5  # to ask a node for the digest of its state, before it counts as not reached
+LEASE_MARGIN_SECONDS = 0.5  # a rival waits this much longer than the lease: clocks of machines run at unequal rates
+RECENT_ROWS_BYTES_MAX = 32 * _MB  # of rows that a leader keeps in memory for its followers; older ones are in the log
+FOLLOWER_WAIT_SECONDS = 0.5  # how long a follower's question waits at the leader for a row; as often it hears its word
+FOLLOWER_WAIT_SECONDS_MAX = 1.0  # that a leader lets a question wait
+FOLLOWER_CALL_SECONDS = 0.5  # for the way there and back
+FOLLOWER_LOG_SECONDS = 1.0  # of reading the log after the leader was not reached, before it is asked again
+FOLLOWER_CHECK_SECONDS = 5.0  # how often the log is looked at while rows come from the leader: it may be set back
+
+# Connections between nodes of a cluster (ours).
+PEER_HEAD_BYTES_MAX = 1 * _MB  # of the JSON part of one call or answer
+PEER_BODY_BYTES_MAX = 48 * _MB  # of its bytes: the largest document of MongoDB as one row of the log, three times over
+PEER_CALLS_MAX = 256  # in flight in one direction of a connection; further ones wait
+PEER_BODIES_BYTES_MAX = 256 * _MB  # of the calls of one node that are being answered; further ones are refused
+PEER_WRITE_BUFFER_BYTES = 1 * _MB  # waiting to be sent, above which further calls and answers wait
+PEER_STRANGERS_MAX = 64  # accepted connections that have not proved yet that they know the cluster's key
+PEER_GREETING_BYTES_MAX = 4 * _KB  # of one message before that
+PEER_GREETING_SECONDS = 3.0  # for TLS, and then for the proof
+PEER_CONNECT_SECONDS = 5.0  # for all of that, as the connecting node waits for it
+PEER_BEAT_SECONDS = 1.0  # between two signs of life
+PEER_BEATS_MISSED_MAX = 4  # then the connection is given up
+
+# Regions and consistency levels.
+REGION = "South Central US"  # of a single server: the name that the emulator uses
+STALENESS_TRANSACTIONS_MIN, STALENESS_TRANSACTIONS_MAX = 10, 2**31 - 1  # the service's, for an account of one region
+STALENESS_SECONDS_MIN, STALENESS_SECONDS_MAX = 5, 86_400  # likewise
+STALENESS_TRANSACTIONS, STALENESS_SECONDS = 100_000, 300  # the service's least for several regions
+FOLLOWER_REFRESH_SECONDS = 1.0  # how long a read waits for a follower to catch up before it is forwarded (ours)
+CLUSTER_RETRY_MS = 500  # after a refusal of a node that knows too little: a quarter of a lease (ours)
+
+# Copies and comparison of replicas (ours).
+BOOTSTRAP_PART_BYTES = 1 * _MB  # that one call brings
+BOOTSTRAP_PARTS_AHEAD = 4  # calls at a time
+BOOTSTRAP_BYTES_PER_SECOND = 100 * _MB  # that a node sends, to all nodes together: it serves requests meanwhile
+BOOTSTRAP_TRANSFERS_MAX = 4  # at a time: each holds files that compaction would remove
+BOOTSTRAP_SILENCE_SECONDS = 300.0  # of a receiver, after which its checkpoint is dropped
+BOOTSTRAP_CALL_SECONDS = 60.0  # a checkpoint flushes everything, a digest reads a whole table
+BOOTSTRAP_RETRY_SECONDS = 1.0  # after a broken connection
+BOOTSTRAP_ATTEMPTS = 10  # without any progress, until the receiver gives up
+STATE_DIGESTS_MAX = 4  # that are kept of the newest marks; as many states are pinned while they are computed
+RESET_LOG_EPOCHS = 1_000  # that a new log skips: take-overs that the replica it is made of has not seen
