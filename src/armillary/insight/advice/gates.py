@@ -1,0 +1,162 @@
+"""What makes a key impossible: values that are missing, change, outgrow a logical partition, are hotter than a
+partition can be, or are no keys at all. Each gate uses the interval of its figure: it is broken if the better end is
+beyond the limit, and undecided if the limit lies inside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from armillary.insight.advice.candidates import ID
+from armillary.insight.advice.reading.leaf_columns import Digests
+from armillary.insight.advice.reading.value_counts import Estimate
+from armillary.insight.advice.scores import Scorer, Scores
+from armillary.limits import GB, KEY_BYTES_MAX, MB
+
+MISSING, CHANGING, FULL, HOT, UNFIT, UNIQUE = "G1", "G2", "G3", "G4", "G5", "G6"
+_MISSING_MAX: Final = 0.01
+_Z95: Final = 1.96
+_ROWS_MAX: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    name: str
+    is_broken: bool  # else undecided
+    text: str
+    example: str
+    rows_needed: int = 0  # of the sample, where more would decide it
+
+
+def gates_of(scores: Scores, scorer: Scorer, unique_indexes: Sequence[Collection[str]] = ()) -> list[Gate]:
+    found = [
+        _missing(scores),
+        _changing(scores, scorer),
+        _full(scores, scorer),
+        _hot(scores, scorer),
+        _unfit(scores),
+        _unique(scores, unique_indexes),
+    ]
+    return [gate for gate in found if gate is not None]
+
+
+def _missing(scores: Scores) -> Gate | None:
+    missing = scores.missing
+    if missing.value <= _MISSING_MAX:
+        return None  # over all rows, without sampling
+    share = f"{percent(missing.value)} of the rows"
+    return Gate(MISSING, True, f"{share} have no value there, and all of those share one key", "(no value)")
+
+
+def _changing(scores: Scores, scorer: Scorer) -> Gate | None:
+    for path in scores.candidate.paths:
+        change = scorer.load.changed.get(path)
+        if change is not None:
+            return Gate(CHANGING, True, f"the value of {path} changes, and a key cannot: {change}", change)
+    if ID in scores.candidate.paths:
+        return None
+    repeated = _changed_rows(scorer.repeated_rows, scores.values.digests)
+    if not repeated:
+        return None
+    text = f"{repeated:,} ids occur with two different values: the value changes, and a key cannot"
+    return Gate(CHANGING, True, text, "")
+
+
+def _changed_rows(repeated: list[list[int]], values: Digests) -> int:
+    """How many ids that occur several times have more than one value."""
+    return sum(len({int(values[row]) for row in rows}) > 1 for rows in repeated)
+
+
+def _full(scores: Scores, scorer: Scorer) -> Gate | None:
+    limit = float(scorer.plan.limits.logical_bytes)
+    largest = scores.largest_bytes
+    if largest.high <= limit or (largest.value <= limit and scores.values.is_unique):
+        return None
+    where = f" for {scores.top_name}" if scores.top_name else ""
+    text = (
+        f"one key reaches {size_text(limit)}{where}: it has {percent(scores.top_share.value)} of the bytes"
+        f" ({interval_text(scores.top_share)}), which is {size_text(largest.value)}"
+    )
+    if scores.largest_low_bytes > limit:
+        return Gate(FULL, True, text + day_text(scores, scorer), scores.top_name)
+    rows = rows_needed(scores.top_share.value, limit / max(1.0, scorer.horizon_bytes), scorer.sample_rows)
+    return Gate(FULL, False, f"it hangs on the sample whether {text}", scores.top_name, rows)
+
+
+def day_text(scores: Scores, scorer: Scorer) -> str:
+    """When the limit of a logical partition is reached."""
+    days = scores.days_to_limit
+    if days is None:
+        return ""
+    if days <= 0:
+        return ", today"
+    return f", on day {days:,.1f}"
+
+
+def _hot(scores: Scores, scorer: Scorer) -> Gate | None:
+    plan = scorer.plan
+    limit_ru = plan.partition_ru
+    if plan.throughput_ru is not None:
+        limit_ru = min(limit_ru, plan.throughput_ru / scores.partitions)
+    hottest = scores.hottest_value_ru
+    if hottest <= limit_ru:
+        return None
+    top = scores.top_share
+    low = hottest * (top.low / top.value if top.value else 1.0)
+    where = f" ({scores.top_name})" if scores.top_name else ""
+    text = f"one value{where} gets {hottest:,.0f} RU/s, and a partition has {limit_ru:,.0f}"
+    if low > limit_ru or scores.is_moving:
+        return Gate(HOT, True, text, scores.top_name)
+    rows = rows_needed(top.value, top.value * limit_ru / hottest, scorer.sample_rows)
+    return Gate(HOT, False, f"it hangs on the sample whether {text}", scores.top_name, rows)
+
+
+def _unfit(scores: Scores) -> Gate | None:
+    for path, profile in zip(scores.candidate.paths, scores.values.paths, strict=True):
+        if profile is None:
+            continue
+        if profile.oversized:
+            text = f"{profile.oversized:,} values of {path} are longer than {KEY_BYTES_MAX:,} bytes"
+            return Gate(UNFIT, True, text, path)
+        rows = profile.present + profile.nulls + profile.objects
+        if profile.objects > _MISSING_MAX * rows:
+            return Gate(UNFIT, True, f"{path} holds objects or arrays in {profile.objects:,} rows", path)
+    return None
+
+
+def _unique(scores: Scores, unique_indexes: Sequence[Collection[str]]) -> Gate | None:
+    for index in unique_indexes:
+        if not set(scores.candidate.paths) <= set(index):
+            named = ", ".join(index)
+            return Gate(UNIQUE, True, f"the unique index ({named}) does not hold the key", named)
+    return None
+
+
+def rows_needed(share: float, limit: float, rows: float) -> int:
+    """Rows from which on the interval of a share would not hold the limit any more."""
+    distance = abs(share - limit)
+    if distance <= 0:
+        return _ROWS_MAX
+    needed = _Z95**2 * max(share * (1.0 - share), limit * (1.0 - limit)) / distance**2
+    return min(_ROWS_MAX, max(math.ceil(needed), 2 * math.ceil(rows)))
+
+
+def size_text(size: float) -> str:
+    if size >= 100 * GB:
+        return f"{size / GB:,.0f} GB"
+    if size >= 0.01 * GB:
+        return f"{size / GB:.2f}".rstrip("0").rstrip(".") + " GB"
+    return f"{size / MB:,.1f} MB" if size >= MB else f"{size:,.0f} bytes"
+
+
+def percent(share: float) -> str:
+    if share < 0.0005:
+        return "less than 0.1 %"
+    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
+def interval_text(share: Estimate) -> str:
+    return f"{percent(share.low)} to {percent(share.high)}"
