@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 import orjson
 from fuzz.mutation import NASTY_TEXTS, mutated_bytes, mutated_json, mutated_value, nasty_value
 from fuzz.world import CONTAINERS, ITEM, KEY_HEADERS, Furniture, Headers
+from support.binary_forms import AnyForm, random_document
+
+from armillary.model.binary_json.binary_writer import encode
 
 KEY = b"x-ms-documentdb-partitionkey"
 NAMES = list(CONTAINERS)
@@ -426,6 +429,18 @@ def query(world: Furniture, dice: random.Random) -> Input:
     return Input("POST", target, body, headers)
 
 
+def binary_item(world: Furniture, dice: random.Random) -> Input:
+    """Items in Cosmos binary JSON, some of them whole."""
+    document = {**ITEM, **random_document(dice), "id": "item"}
+    body = encode(document, 0xFFFF) if dice.random() < 0.3 else AnyForm(dice).write(document)
+    for _ in range(dice.choice((0, 1, 1, 2, 5))):
+        body = b"\x80" + mutated_bytes(dice, body[1:])
+    headers = {KEY: b'["k"]', b"x-ms-documentdb-is-upsert": b"True"}
+    if dice.random() < 0.3:
+        headers[b"x-ms-cosmos-supported-serialization-formats"] = b"CosmosBinary"
+    return Input("POST", docs("plain"), body, headers)
+
+
 def noise(world: Furniture, dice: random.Random) -> Input:
     """Bodies that are no JSON at all, everywhere."""
     _, target, _ = dice.choice(_resources(world.offer_rids[0]))
@@ -445,5 +460,6 @@ TARGETS: dict[str, Target] = {
     "patch": patch,
     "batch": batch,
     "query": query,
+    "binary item": binary_item,
     "noise": noise,
 }

@@ -15,6 +15,8 @@ from fuzz.targets import ATOMIC, BATCH, TARGETS, Input, docs, gather_continuatio
 from fuzz.world import CONTAINERS, World
 from support.portions import Amount
 
+from armillary.model.binary_json.binary_reader import decode
+from armillary.model.binary_json.type_markers import PREAMBLE
 from armillary.net.http import Response
 
 COUNT = 20_000
@@ -107,7 +109,7 @@ def check_answer(answer: Response) -> None:
         assert refusal["message"]
         assert LEAK.search(answer.body) is None, answer.body
     elif answer.body:
-        orjson.loads(answer.body)
+        (decode if answer.body[0] == PREAMBLE else orjson.loads)(answer.body)
 
 
 def shown(given: Input) -> str:

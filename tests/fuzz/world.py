@@ -77,6 +77,11 @@ class WatchedEngine(MemoryEngine):
         self.changes = 0  # made by the requests themselves
         self.requests = 0
 
+    def begin_request(self) -> None:
+        """What this task and its tasks change from now on belongs to a new request."""
+        self.requests += 1
+        _request_number.set(self.requests)
+
     def store(self, number: int) -> MemoryStore:
         if number not in self._stores:
             self._stores[number] = _WatchedStore(self)
@@ -192,8 +197,7 @@ class World(Furniture):
         return world
 
     async def send(self, request: Request) -> Response:
-        self._engine.requests += 1
-        _request_number.set(self._engine.requests)
+        self._engine.begin_request()
         return await self._door.answer(request)
 
     @property

@@ -166,6 +166,16 @@ async def test_replacing(database: Any) -> None:
     assert "defaultTtl" not in await container.read()
 
 
+async def test_replacing_may_spell_paths_otherwise(database: Any) -> None:
+    container = await database.create_container("c", PartitionKey("/pk"))
+    await container.create_item({"id": "1", "pk": "x"})
+    await database.replace_container("c", PartitionKey('/"pk"'), default_ttl=-1)
+    after = await container.read()
+    assert after["partitionKey"]["paths"] == ["/pk"]
+    assert after["defaultTtl"] == -1
+    assert (await container.read_item("1", "x"))["pk"] == "x"
+
+
 async def test_what_replacing_may_not_change(database: Any) -> None:
     unique = {"uniqueKeys": [{"paths": ["/a"]}]}
     await database.create_container("c", PartitionKey("/pk"), unique_key_policy=unique)

@@ -151,11 +151,13 @@ async def test_a_token_for_a_database(connect: Any, database: Any, container: An
     assert len(await everything(container.read_all_items())) == 1
 
 
-async def test_a_token_for_an_item(connect: Any, database: Any, container: Any, name: str) -> None:
-    await container.create_item({"id": "1", "pk": "a"})
+@pytest.mark.parametrize("form", ["name", "rid"])
+async def test_a_token_for_an_item(connect: Any, database: Any, container: Any, name: str, form: str) -> None:
+    created = await container.create_item({"id": "1", "pk": "a"})
     await container.create_item({"id": "2", "pk": "a"})
     link = f"dbs/{name}/colls/items"
-    token = await _token(database, "Read", f"{link}/docs/1", resourcePartitionKey=["a"])
+    resource = f"{link}/docs/1" if form == "name" else created["_self"]
+    token = await _token(database, "Read", resource, resourcePartitionKey=["a"])
     mine = (await connect(credential={link: token})).get_database_client(name).get_container_client("items")
     assert (await mine.read_item("1", "a"))["id"] == "1"
     with refused(403):

@@ -36,8 +36,8 @@ from azure.data.tables import (
     generate_table_sas,
 )
 from azure.data.tables.aio import TableServiceClient as AsyncTableServiceClient
-from control.conftest import Operator
 from support.process import ServerProcess, run_armillary
+from support.server_operator import Operator
 
 _numbers = count(1)
 ACCOUNT = "localhost"
@@ -294,6 +294,21 @@ def test_the_account_may_stand_in_the_path(server: ServerProcess) -> None:
         table = client.create_table(f"inpath{next(_numbers)}")
         table.submit_transaction([("create", {"PartitionKey": "p", "RowKey": "it's"})])
         assert table.get_entity("p", "it's")
+        table.delete_table()
+
+
+def test_the_copy_of_an_account_may_stand_in_the_path(server: ServerProcess) -> None:
+    url = f"{address(server, '127.0.0.1')}/{ACCOUNT}"
+    with TableServiceClient(url, credential=credential(server)) as client:
+        table = client.create_table(f"copied{next(_numbers)}")
+        table.create_entity({"PartitionKey": "p", "RowKey": "r"})
+        statistics: dict[str, Any] = client.get_service_stats()
+        assert statistics["geo_replication"]["status"] == "live"
+        with TableServiceClient(url, credential=credential(server), location_mode="secondary") as copy:
+            assert copy.url == f"{url}-secondary"
+            found = copy.get_table_client(table.table_name)
+            assert found.get_entity("p", "r")
+            assert len(list(found.query_entities("PartitionKey eq 'p'"))) == 1
         table.delete_table()
 
 

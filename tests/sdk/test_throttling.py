@@ -17,10 +17,10 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
-from control.conftest import Operator
 from sdk.clients import refused
 from sdk.conftest import Connect
 from support.process import ServerProcess
+from support.server_operator import Operator
 
 HERE = Path(__file__).parent / "js"
 LARGE = "x" * 100_000  # few such items spend a second's units, however slow the machine

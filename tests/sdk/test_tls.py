@@ -282,7 +282,8 @@ def test_requiring_tls_is_for_the_operator_to_say(tmp_path: Path) -> None:
     server = ServerProcess.start(tmp_path / "data", "--require-tls", "--table-port", "0", "--gremlin-port", "0")
     try:
         schemes = {door: address.partition(":")[0] for door, address in server.doors.items()}
-        assert schemes | {"mongo": ""} == {"sql": "https", "table": "https", "gremlin": "wss", "mongo": ""}, schemes
+        expected = {"sql": "https", "table": "https", "gremlin": "wss", "mongo": "", "portal": "https"}
+        assert schemes | {"mongo": ""} == expected, schemes
         assert get(server.port, "/")[0] == 403
         # Commands find the development certificate with the data.
         assert run_armillary("databases", "list", "--data", str(server.directory)).returncode == 0

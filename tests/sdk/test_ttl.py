@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from azure.cosmos import PartitionKey
-from control.conftest import Operator
 from sdk.clients import everything, refused
 from sdk.conftest import Connect
 from support.process import ServerProcess
+from support.server_operator import Operator
 
 LIFE_S = 100
 

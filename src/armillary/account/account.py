@@ -13,14 +13,17 @@ from dataclasses import replace
 from typing import Protocol
 
 from armillary import limits
+from armillary.account.captures.captures import Captures
 from armillary.account.catalog.catalog import SECRET, NewStore
 from armillary.account.catalog.container_rules import new_rules
 from armillary.account.catalog.container_state import ContainerState, stored_change
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
-from armillary.account.faults import Faults
+from armillary.account.faults import FaultRule, Faults, FaultTarget
+from armillary.account.load_history.recorder import LoadHistory
 from armillary.account.registry import AccountSettings, Registry, missing
 from armillary.account.reshaping.split_planner import Reshaper
+from armillary.account.security.database_users import DatabaseUsers
 from armillary.account.snapshots.snapshots import Snapshots
 from armillary.account.throughput.budgets import Budgets
 from armillary.account.upkeep_rounds import Rounds
@@ -35,6 +38,8 @@ from armillary.storage.engine import Engine
 
 log = logging.getLogger(__name__)
 
+_PROFILE = "profile"  # the setting of the catalog that names the profile under which it was last opened
+
 
 class Stoppable(Protocol):
     async def stop(self) -> None: ...
@@ -45,13 +50,18 @@ class Account(Registry):
         super().__init__(engine, clock, settings)
         self.control = asyncio.Lock()  # held while the definition of a container or an offer changes
         self.faults = Faults(clock, self._arm_faults)
-        self.budgets = Budgets(self)
+        self.faults.on_hit = self._note_fault
+        self.captures = Captures(clock, self.events, settings.captures_path)
+        self.captures.on_changed = self._captures_changed
+        self.history = LoadHistory(clock, settings.history_memory_bytes, settings.history_path)
+        self.budgets = Budgets(self, self.history)
         self.reshaper = Reshaper(self, self.budgets)
         self.snapshots = Snapshots(self)
         self.migrations: dict[tuple[str, str], Stoppable] = {}  # by the names of what is moved, as it was found
         self.jail = Jail(settings.script_confinement)  # where scripts run; nothing runs there until one does
         self.script_queue = ScriptQueue()
         self.function_processes = FunctionProcesses(settings.script_confinement)  # the same for functions of queries
+        self.database_users = DatabaseUsers(self.catalog)  # of the MongoDB door
         self.secret = b""  # signs continuation and resource tokens; made once per data directory
         self._unopened: dict[bytes, Record] = {}  # containers that could not be opened yet, by rid
         self._upkeep: list[asyncio.Task[None]] = []
@@ -64,7 +74,11 @@ class Account(Registry):
         account = cls(engine, clock, settings or AccountSettings())
         await account.catalog.open()
         account.secret = await account.catalog.setting(SECRET, lambda: clock.random_bytes(32))
+        await account.database_users.open()
         account._check_capacity()
+        await account._note_profile()
+        await account.history.open()
+        await account.captures.open(lambda rid: account.catalog.get(ResourceType.CONTAINER, rid) is not None)
         for record in account.catalog.of_type(ResourceType.CONTAINER):
             await account.enter(record)
         for offer in account.catalog.of_type(ResourceType.OFFER):
@@ -80,6 +94,7 @@ class Account(Registry):
         account._upkeep = [asyncio.create_task(each) for each in (account._keep_up(), account._keep_partitions_up())]
         for task in account._upkeep:
             task.add_done_callback(_report)
+        account.begin_history()
         return account
 
     async def close(self, reason: Failure | None = None) -> None:
@@ -91,6 +106,8 @@ class Account(Registry):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.history.close()
+        await self.captures.close()
         self.snapshots.close()
         await self.reshaper.close()
         await self.catalog.close()  # last: what was cancelled in the middle of a change has left it there
@@ -99,6 +116,18 @@ class Account(Registry):
         if reason is not None:
             for container in self.containers:
                 container.end(reason)
+
+    def _note_fault(self, rule: FaultRule, container: FaultTarget) -> None:
+        names = (container.database.name, container.name)
+        self.events.record_again(
+            ("fault", rule.id),
+            limits.EVENT_AGAIN_SECONDS,
+            "fault-hit",
+            lambda: f"Fault rule {rule.id} hit a request to {'/'.join(names)}, its hit number {rule.hits}.",
+            *names,
+            rule=rule.id,
+            hits=rule.hits,
+        )
 
     def _check_capacity(self) -> None:
         """A data directory is of an account with provisioned throughput or of a serverless one: what its containers may
@@ -113,6 +142,21 @@ class Account(Registry):
                 "This data directory is of a serverless account: nothing is provisioned for its containers. Serve it "
                 "with --serverless."
             )
+
+    async def _note_profile(self) -> None:
+        """Say when a data directory comes under another profile. Nothing that is stored depends on it."""
+        profile = self.settings.profile
+        before = await self.catalog.kept_setting(_PROFILE)
+        former = before.decode() if before is not None else AccountSettings().profile
+        if former == profile:
+            return
+        if before is not None or self.catalog.of_type(ResourceType.CONTAINER):
+            log.warning(
+                "the data directory was under the profile %s and comes under %s: containers keep the throughput and "
+                "the partitions that they have; what is created, changed or written from now on is held to %s",
+                *(former, profile, profile),
+            )
+        await self.catalog.keep_setting(_PROFILE, profile.encode())
 
     # Open containers.
 
@@ -149,7 +193,8 @@ class Account(Registry):
         self._unopened.pop(container.record.rid, None)
         self._containers[container.record.rid] = container
         self.budgets.assign(container)
-        container.faults = self.faults.armed
+        self._observe(container)
+        container.events = self.events
 
     def take_in(self, container: Container) -> Container:
         self._serve(container)
@@ -179,14 +224,29 @@ class Account(Registry):
                 self.reshaper.leave(container)
                 self.catalog.left_lsn = max(self.catalog.left_lsn, container.reached_lsn)
                 self.rounds.leave(record.rid)
+                self.history.leave(record.rid)
+                self.captures.leave(record.rid)
             task = self._restating.pop(record.rid, None)
             if task is not None:
                 task.cancel()
         self.budgets.leave(doomed)
 
+    def note_details(self, is_wanted: bool) -> None:
+        """Note what each request did, for logs and traces, or stop that."""
+        if self.captures.note_details(is_wanted):
+            self._arm_faults()
+
     def _arm_faults(self) -> None:
         for container in self.containers:
-            container.faults = self.faults.armed
+            self._observe(container)
+
+    def _observe(self, container: Container) -> None:
+        container.observe(self.faults.armed, self.captures.recording_of(container.record.rid))
+
+    def _captures_changed(self, rid: bytes) -> None:
+        container = self.container_by_rid(rid)
+        if container is not None:
+            self._observe(container)
 
     @property
     def highest_lsn(self) -> int:
@@ -200,6 +260,10 @@ class Account(Registry):
         return container.reached_lsn if container is not None else 0
 
     # Background work.
+
+    def begin_history(self) -> None:
+        catalog = self.catalog
+        self.history.start(lambda: self.containers, lambda rid: catalog.get(ResourceType.CONTAINER, rid) is not None)
 
     def restate(self, container: Container) -> None:
         """Carry a change of policy through the stored items, in the background."""

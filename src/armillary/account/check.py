@@ -20,7 +20,7 @@ from armillary.storage.engine import Engine, View
 async def check_account(engine: Engine, clock: Clock) -> AsyncIterator[str]:
     """Sentences, each naming something that is wrong. None: all is well."""
     catalog = Catalog(engine, clock)
-    await catalog.open()
+    await catalog.load()  # not `open`, which writes
     for problem in _check_catalog(catalog):
         yield problem
     for record in catalog.of_type(ResourceType.CONTAINER):

@@ -12,10 +12,13 @@ from itertools import pairwise
 from typing import Any
 from weakref import WeakSet
 
+from armillary.account.captures.recorder import Recording
 from armillary.account.catalog.container_rules import older_rules, present_rules
 from armillary.account.catalog.container_state import ContainerState
 from armillary.account.catalog.records import Record
+from armillary.account.events import Events
 from armillary.account.faults import Faults
+from armillary.account.migration.item_filter import fence_of
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.library.context import Context
@@ -51,17 +54,23 @@ class Container:
             logical_partition_bytes_max=logical_bytes_max,
             keeps_events=record.container_state.is_watched,
         )
+        self.clock = clock
         self.adopt_kept()
         self._adopt_versions()
+        self.adopt_moved()
         self.form = json_form(self.schema)  # of its items, to the doors that read JSON
         self.map = PartitionMap(record.container_state.ranges)
-        self.clock = clock
         self._engine = engine
         self.partitions = {each.id: self.new_partition(each) for each in self.map.ranges}
         self.faults: Faults | None = None  # None, unless there are rules of faults
+        self.recording: Recording | None = None  # None, unless its requests are captured
+        self.is_observed = False  # by either of these: what the fast path of reads tests
+        self.events: Events | None = None  # of its account, once it serves
         self.is_retired = False  # it was deleted
         self.are_events_begun = False  # all partitions are known to keep what change streams read
         self.failed_builds: dict[str, Failure] = {}  # unique indexes that documents violate, by name
+        self.reshaped_for = ""  # the reason of the last split or merge
+        self.on_left: Callable[[Meter], None] | None = None  # called with a meter whose figures are final
         self._left: list[Meter] = []  # of partitions that were split or merged away since the start and may be read
         self._left_totals = Totals()  # of those that are gone
         self._replaced: WeakSet[Partition] = WeakSet()  # that may still be read
@@ -108,6 +117,11 @@ class Container:
         for partition in (*self.partitions.values(), *self._replaced):
             partition.end(reason)
 
+    def observe(self, faults: Faults | None, recording: Recording | None) -> None:
+        """Have rules of faults and captures see its requests from now on."""
+        self.faults, self.recording = faults, recording
+        self.is_observed = faults is not None or recording is not None
+
     def adopt_database(self, record: Record) -> None:
         self.database = record
         self._rename()
@@ -121,6 +135,7 @@ class Container:
         self.schema.keeps_events = self.state.is_watched
         self.adopt_kept()
         self._adopt_versions()
+        self.adopt_moved()
         self._rename()
 
     def _adopt_versions(self) -> None:
@@ -133,6 +148,10 @@ class Container:
         collection = self.state.collection
         self.schema.keeps_images = collection is not None and collection.keeps_images
         self.schema.cap = Cap(*collection.cap) if collection is not None and collection.cap is not None else None
+
+    def adopt_moved(self) -> None:
+        """Refuse writes to items that were moved to containers of their own."""
+        self.schema.fence = fence_of(self.state.moved, self.query_context())
 
     def query_context(self) -> Context:
         """What the functions of a query are told about time and about the container."""
@@ -218,8 +237,9 @@ class Container:
         store = self._engine.store(key_range.store)
         return Partition(store, self.schema, key_range, self.clock, self.state.first_lsn)
 
-    def take_over(self, new_map: PartitionMap, children: Sequence[Partition]) -> None:
+    def take_over(self, new_map: PartitionMap, children: Sequence[Partition], reason: str = "") -> None:
         """Serve from the children of a split or merge. Reads of the parents that have begun may finish."""
+        self.reshaped_for = reason
         parents = [partition for partition in self.partitions.values() if new_map.get(partition.range.id) is None]
         self._left += [parent.meter for parent in parents]
         self._replaced.update(parents)
@@ -227,6 +247,11 @@ class Container:
         # New objects, so that iterations over the old ones go on undisturbed.
         self.partitions = live | {child.range.id: child for child in children}
         self.map = new_map
+
+    @property
+    def meters(self) -> list[Meter]:
+        """Of all partitions that may be read, those that were split or merged away included."""
+        return [*[partition.meter for partition in self.partitions.values()], *self._left]
 
     @property
     def left_totals(self) -> Totals:
@@ -241,6 +266,8 @@ class Container:
         if meter in self._left:
             self._left.remove(meter)
             self._left_totals = self._left_totals.plus(meter.totals)
+            if self.on_left is not None:
+                self.on_left(meter)
 
     @property
     def reached_lsn(self) -> int:
@@ -277,13 +304,22 @@ class Container:
         """Changes when a partition splits or merges, and differs between containers and incarnations."""
         return f'"{self.record.rid.hex()}-{self.state.next_range}"'
 
-    def ranges_since(self, etag: str | None) -> tuple[KeyRange, ...]:
-        """The live ranges that are newer than an etag; all of them for one that is not this container's."""
+    def is_newer(self, etag: str | None) -> bool:
+        """Whether an etag of this container's ranges was given by a node that knows newer ranges."""
+        number = self._etag_number(etag)
+        return number is not None and number > self.state.next_range
+
+    def _etag_number(self, etag: str | None) -> int | None:
         prefix = f'"{self.record.rid.hex()}-'
         number = etag[len(prefix) : -1] if etag is not None and etag.startswith(prefix) else ""
-        if not number.isascii() or not number.isdigit():
+        return int(number) if number.isascii() and number.isdigit() else None
+
+    def ranges_since(self, etag: str | None) -> tuple[KeyRange, ...]:
+        """The live ranges that are newer than an etag; all of them for one that is not this container's."""
+        number = self._etag_number(etag)
+        if number is None:
             return self.map.ranges
-        return tuple(each for each in self.map.ranges if each.id >= int(number))
+        return tuple(each for each in self.map.ranges if each.id >= number)
 
     @property
     def is_restating(self) -> bool:

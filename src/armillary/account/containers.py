@@ -13,7 +13,13 @@ from armillary.account.catalog.container_state import Body, ContainerState, stor
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container, new_ranges
 from armillary.account.throughput import provisioning as throughputs
-from armillary.account.throughput.offers import check_fixed, new_offer, offer_of, refuse_if_serverless
+from armillary.account.throughput.offers import (
+    check_fixed,
+    least_ru,
+    new_offer,
+    offer_of,
+    refuse_if_serverless,
+)
 from armillary.account.throughput.provisioning import Throughput
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.indexes.indexing import IndexingPolicy
@@ -27,8 +33,6 @@ from armillary.model.resources import ResourceType
 # The partition key that clients are shown for a container without one: its items have the empty key.
 SYSTEM_KEY = {"paths": ["/_partitionKey"], "kind": "Hash", "systemKey": True}
 
-_DEFAULT_THROUGHPUT = Throughput(limits.THROUGHPUT_MIN_RU)
-
 
 async def create_database(account: Account, given: Any, wanted: Throughput | None) -> Record:
     if not isinstance(given, dict):
@@ -38,6 +42,8 @@ async def create_database(account: Account, given: Any, wanted: Throughput | Non
     if unknown:
         raise bad_request(f"Unknown property '{unknown[0]}' in database '{name}'.")
     refuse_if_serverless(account, wanted, "database")
+    if wanted is not None:
+        wanted.check_range(limits.THROUGHPUT_MIN_RU, account.settings.throughput_max_ru)
     if wanted is not None and wanted.has_minute_pool:
         raise bad_request("Request units per minute are for containers, not for databases.")
     companions = (lambda made: [new_offer(wanted, made)]) if wanted is not None else None
@@ -65,11 +71,13 @@ async def create_container(
     shared = offer_of(account, database)
     own = wanted
     if own is None and (shared is None or key is None) and not account.settings.is_serverless:
-        own = _DEFAULT_THROUGHPUT
+        own = Throughput(least_ru(account, key))
     if own is None and shared is not None:
         _check_shared(account, database)
-    if key is None and own is not None:
-        check_fixed(account, own)
+    if own is not None:
+        own.check_range(least_ru(account, key), account.settings.throughput_max_ru)
+        if key is None:
+            check_fixed(account, own)
     count = _partition_count(account, own, shared) if key is not None else 1
     if own is not None:
         own.check_minute_pool(count)
@@ -99,11 +107,13 @@ async def replace_container(account: Account, container: Container, given: Any, 
         if isinstance(given, dict) and "partitionKey" not in given and "partitionKey" in present.body:
             raise bad_request("The partitionKey of the container is missing in the replacement: it cannot be changed.")
         is_fixed = "partitionKey" not in present.body
-        if is_fixed and isinstance(given, dict) and given.get("partitionKey") == SYSTEM_KEY:
+        if is_fixed and isinstance(given, dict) and _is_system_key(given.get("partitionKey")):
             given = {name: value for name, value in given.items() if name != "partitionKey"}
         version = 1 if is_fixed else present.body["partitionKey"]["version"]
         _, body = container_body(given, is_old_client=is_fixed, default_version=version)
         check_replacement(present.body, body)
+        # As at the creation, where the replacement spells them otherwise: clients put paths into queries.
+        body.update({name: present.body[name] for name in ("partitionKey", "uniqueKeyPolicy") if name in present.body})
         is_ruled_anew = any(present.body.get(each) != body.get(each) for each in ("indexingPolicy", "defaultTtl"))
         has_versions = container.schema.versions_number > 0
 
@@ -124,6 +134,14 @@ async def replace_container(account: Account, container: Container, given: Any, 
         )
         await container.keep_versions()  # or else upkeep does it
         return changed
+
+
+def _is_system_key(given: Any) -> bool:
+    """As newer clients are answered for a container without a partition key, and send it back: some with a version."""
+    if given is None:
+        return False
+    key = PartitionKeyDefinition.parse(given)
+    return key.is_system and list(key.paths) == SYSTEM_KEY["paths"]
 
 
 async def delete_container(account: Account, container: Container, if_match: str | None) -> None:
@@ -194,7 +212,8 @@ def _check_shared(account: Account, database: Record) -> None:
 def _partition_count(account: Account, own: Throughput | None, shared: Record | None) -> int:
     partition_ru = account.settings.partition_throughput_ru
     if own is not None:
-        return own.partition_count(partition_ru)
+        share = limits.INITIAL_PARTITION_SHARE if account.settings.has_partition_headroom else 1.0
+        return own.partition_count(partition_ru, share)
     if shared is None:
         return 1  # serverless: partitions are made as they are needed
     # The containers of a database with shared throughput are spread over as many partitions as carry it.

@@ -4,6 +4,9 @@ A rule says which requests it is about (operation, container, key, range) and wh
 many in all, by a seeded chance). `account/visits` and `account/queries/merged_queries.py` ask before they do anything
 else, and only where there are rules: without one a container's `faults` is None. Rules live in memory. The control door
 decides which clients may make them; the door that a request came through says how a `Kind` looks to its client.
+
+One kind of rule is not about requests: on a node of a cluster that follows, the operation `apply` holds back the rows
+of the log, so that tests of applications see stale reads.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from armillary.partition.operations import Verb
 
 WRITES = ("create", "upsert", "replace", "patch", "delete", "batch", "execute")
 OPERATIONS = ("read", *WRITES, "query", "feed", "changes")
+APPLY = "apply"  # of groups of the replicated log, by a node that follows: no request, and not among the operations
 _NAMES = {Verb.CHANGE: "replace", Verb.MERGE: "patch"}  # what other doors do, by the nearest name
 
 
@@ -63,7 +67,7 @@ class FaultRule:
     id: int = 0
     seen: int = 0
     hits: int = 0
-    _dice: Dice = field(default_factory=lambda: Dice(0))
+    _dice: Dice = field(default_factory=lambda: Dice(0), compare=False)
     _stretches: dict[bytes, tuple[bytes, bytes] | None] = field(default_factory=dict)  # of the key, by container
 
     def __post_init__(self) -> None:
@@ -124,11 +128,17 @@ class Faults:
         self._clock = clock
         self._on_changed = on_changed
         self._last_id = 0
+        self.on_hit: Callable[[FaultRule, FaultTarget], None] = lambda rule, container: None
 
     @property
     def armed(self) -> Faults | None:
         """What containers ask before each request; None where there are no rules."""
         return self if self.rules else None
+
+    @property
+    def apply_delay_s(self) -> float:
+        """How long a follower holds back the rows of the log."""
+        return max((rule.delay_ms for rule in self.rules.values() if APPLY in rule.operations), default=0) / 1000
 
     def add(self, rule: FaultRule) -> FaultRule:
         if len(self.rules) >= FAULT_RULES_MAX:
@@ -171,6 +181,7 @@ class Faults:
     ) -> Failure | None:
         for rule in list(self.rules.values()):
             if rule.meets(operation, container, low, high, ranges) and rule.fires():
+                self.on_hit(rule, container)
                 if rule.delay_ms:
                     await self._clock.sleep(rule.delay_ms / 1000)
                 failure = rule.failure()

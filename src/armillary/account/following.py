@@ -1,6 +1,7 @@
 """The account on a node that follows: opened without writing, and brought to each group of the replicated log in the
 step of the event loop that shows the group to readers. It runs nothing by itself: splits, TTL sweeps, changes of policy
-and migrations are the leader's. Requests that write are refused, by storage or before by the catalog.
+and migrations are the leader's. Requests that write are refused, by storage or before by the catalog. `roles.py` begins
+the history of what this node meters, which writes nothing that nodes share.
 
 What is kept in memory of the stored state is listed in docs/architecture.md, "Followers". Named snapshots, cursors,
 open transactions, fault rules and what was metered are this node's own.
@@ -8,6 +9,7 @@ open transactions, fault rules and what was metered are this node's own.
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -47,6 +49,7 @@ class FollowingAccount(Account):
         super().__init__(engine, clock, settings)
         self._by_store: dict[bytes, Partition] = {}  # those that serve, by the prefix of their store
         self._retired: dict[int, _Retired] = {}  # by store
+        self.has_secret = asyncio.Event()  # not set on an empty replica: no door can be opened yet
         self.catalog.follow(not_leader)
         self.catalog.on_setting[SECRET] = self._adopt_secret
 
@@ -56,7 +59,9 @@ class FollowingAccount(Account):
         account = cls(engine, clock, settings or AccountSettings())
         await account.catalog.load()
         account._adopt_secret(await account.catalog.kept_setting(SECRET))
+        await account.database_users.open()
         account._check_capacity()
+        await account.history.open()
         for record in account.catalog.of_type(ResourceType.CONTAINER):
             container = account._made(record)
             await container.open()
@@ -100,6 +105,8 @@ class FollowingAccount(Account):
 
     def _adopt_secret(self, stored: bytes | None) -> None:
         self.secret = stored or b""  # the first leader makes it
+        if stored:
+            self.has_secret.set()
 
     def _adopt_catalog(self, removed: list[Record], added: list[Record]) -> None:
         if not removed and not added:

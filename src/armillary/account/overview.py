@@ -7,6 +7,7 @@ Reads what `partition/` keeps anyway: heads, sizes and meters. Access control an
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from heapq import heappush, heapreplace
 from typing import NamedTuple
 
@@ -16,12 +17,14 @@ from armillary.account.container import Container
 from armillary.clock import Clock
 from armillary.model import layout
 from armillary.model.layout import LogicalSize, unpack_size
-from armillary.model.ranges import KeyRange
+from armillary.model.ranges import KeyRange, even_boundaries
 from armillary.model.resources import ResourceType
 from armillary.partition.budget import HUNDREDTHS
-from armillary.partition.meter import Totals
+from armillary.partition.meter import FullKey, Totals
 from armillary.partition.partition import Partition
 from armillary.storage.engine import View
+
+_HASH_PARTS = 1024
 
 
 class PartitionFigures(NamedTuple):
@@ -42,11 +45,30 @@ class KeyFigures(NamedTuple):
     item_count: int
     size_bytes: int
     charged_ru: float | None  # since the server started; None where nothing was counted
+    full: FullKey | None = None  # writes that were refused since the server started because the key is full
+
+
+class KeySpread:
+    """How bytes lie over the logical partitions that were looked at."""
+
+    def __init__(self, version: int) -> None:
+        self.key_count = self.total_bytes = self.squares = 0  # squares: the sum of the squared bytes of each
+        self.keys_of_range: dict[int, int] = {}  # logical partitions by the id of their physical one
+        self.by_hash = [0] * _HASH_PARTS  # bytes in equal parts of the space of hashes
+        self._bounds = even_boundaries(_HASH_PARTS, version)
+
+    def add(self, epk: bytes, size_bytes: int, range_id: int) -> None:
+        self.key_count += 1
+        self.keys_of_range[range_id] = self.keys_of_range.get(range_id, 0) + 1
+        self.total_bytes += size_bytes
+        self.squares += size_bytes * size_bytes
+        self.by_hash[bisect_right(self._bounds, epk)] += size_bytes
 
 
 class LargestKeys(NamedTuple):
     keys: list[KeyFigures]
     is_complete: bool  # False: there are so many that not all were looked at
+    spread: KeySpread
 
 
 def container_totals(container: Container) -> Totals:
@@ -92,34 +114,46 @@ async def _key_figures(partition: Partition, epk: bytes, charged_ru: float) -> K
     if stored is None:
         return KeyFigures(None, partition.range.id, 0, 0, charged_ru)
     size = unpack_size(stored)
-    return KeyFigures(size.key_text, partition.range.id, size.item_count, size.size_bytes, charged_ru)
+    full = next((each for each in partition.meter.full_keys if each.epk == epk), None)
+    return KeyFigures(size.key_text, partition.range.id, size.item_count, size.size_bytes, charged_ru, full)
 
 
 async def largest_keys(container: Container, count: int, clock: Clock) -> LargestKeys:
     """The logical partitions with the most bytes. Looks at each of them, in short slices of time."""
     heap: list[tuple[int, bytes, int, LogicalSize]] = []
+    spread = KeySpread(container.key.version if container.key is not None else 2)
     left = limits.OVERVIEW_KEYS_MAX
     for partition in list(container.partitions.values()):
         low: bytes | None = layout.SIZES
         while low is not None and left > 0:
             low, seen = await partition.read(
-                lambda view, low=low, range_id=partition.range.id: _look(view, low, range_id, heap, count, clock)  # type: ignore[misc]
+                lambda view, low=low, range_id=partition.range.id: _look(  # type: ignore[misc]
+                    view, low, range_id, heap, count, spread, clock
+                )
             )
             left -= seen
             await asyncio.sleep(0)
     largest = sorted(heap, key=lambda each: each[0], reverse=True)
     charged = {epk: ru for each in container.partitions.values() for epk, ru in each.meter.top_keys(count)}
+    full = {key.epk: key for each in container.partitions.values() for key in each.meter.full_keys}
     return LargestKeys(
         [
-            KeyFigures(size.key_text, range_id, size.item_count, size.size_bytes, charged.get(epk))
+            KeyFigures(size.key_text, range_id, size.item_count, size.size_bytes, charged.get(epk), full.get(epk))
             for _, epk, range_id, size in largest
         ],
         left > 0,
+        spread,
     )
 
 
 def _look(
-    view: View, low: bytes, range_id: int, heap: list[tuple[int, bytes, int, LogicalSize]], count: int, clock: Clock
+    view: View,
+    low: bytes,
+    range_id: int,
+    heap: list[tuple[int, bytes, int, LogicalSize]],
+    count: int,
+    spread: KeySpread,
+    clock: Clock,
 ) -> tuple[bytes | None, int]:
     """Take the largest of some logical partitions into the heap; where to go on, and how many were looked at."""
     end_s = clock.elapsed_s() + limits.SLICE_SECONDS
@@ -129,6 +163,7 @@ def _look(
             return key, seen
         seen += 1
         size = unpack_size(value)
+        spread.add(key[1:], size.size_bytes, range_id)
         entry = (size.size_bytes, key[1:], range_id, size)
         if len(heap) < count:
             heappush(heap, entry)

@@ -6,14 +6,19 @@ not import the account.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from armillary import limits
 from armillary.account.catalog.catalog import Catalog
 from armillary.account.catalog.records import Record
+from armillary.account.cluster_operations import ClusterOperations
 from armillary.account.container import Container
+from armillary.account.events import Events
+from armillary.account.topology import Topology
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
+from armillary.model.charges import consistency_factor
 from armillary.model.resources import ResourceType
 from armillary.scripts.jail import Confinement
 from armillary.storage.engine import Engine
@@ -22,8 +27,15 @@ from armillary.storage.engine import Engine
 @dataclass(frozen=True, slots=True)
 class AccountSettings:
     name: str = "localhost"
+    profile: str = "today"  # the edition of Microsoft's articles whose defaults these are (tools/profiles.py)
+    region: str = limits.REGION
     consistency: str = "Session"
+    staleness_transactions: int = limits.STALENESS_TRANSACTIONS  # of bounded staleness: how far reads may be behind
+    staleness_s: int = limits.STALENESS_SECONDS  # likewise
     partition_throughput_ru: int = limits.PARTITION_THROUGHPUT_RU
+    has_partition_headroom: bool = True  # new containers get more partitions than carry their throughput
+    partitioned_throughput_min_ru: int = limits.THROUGHPUT_MIN_RU  # of a container with a partition key
+    throughput_max_ru: int = limits.THROUGHPUT_MAX_RU  # of a container or database
     logical_partition_bytes_max: int = limits.LOGICAL_PARTITION_BYTES_MAX
     throughput_mode: str = "observe"  # or enforce, or off; containers may differ
     is_serverless: bool = False
@@ -31,6 +43,13 @@ class AccountSettings:
     partition_storage_bytes: int = limits.PARTITION_STORAGE_BYTES
     merges_by_policy: bool = False
     script_confinement: Confinement = "filter"
+    history_memory_bytes: int = limits.HISTORY_MEMORY_BYTES  # of load; 0: none is kept
+    history_path: Path | None = None  # the file that it is saved in; None: it is not
+    captures_path: Path | None = None  # the directory of captures; None: they are kept in memory
+    read_factor: int = field(init=False)  # of the charges of reads, at the account's consistency level
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "read_factor", consistency_factor(self.consistency))
 
 
 class Registry:
@@ -38,9 +57,24 @@ class Registry:
         self.engine = engine
         self.clock = clock
         self.settings = settings
+        self.operations: ClusterOperations | None = None  # for the operator of a cluster
+        self.topology: Topology | None = None  # of the cluster; None: a single server
+        self.is_read_only = False  # doors refuse writes of clients; background work goes on
+        self.events = Events(clock)  # for people who look
         self.catalog = Catalog(engine, clock)
+        self.catalog.on_reported = self.events.resource_changed
         self._containers: dict[bytes, Container] = {}  # by rid
         self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
+
+    def check_writable(self) -> None:
+        """Called by doors before they answer a request that may write."""
+        if self.is_read_only:
+            raise Failure(
+                Kind.FORBIDDEN,
+                "The server is in read-only mode: writes are refused, reads are answered. Its operator ends it with "
+                'PUT /_armillary/runtime {"readOnly": false}, or by a restart without --read-only.',
+                details={"is_read_only": True},
+            )
 
     # Finding things by the names (or rids) that links are made of.
 

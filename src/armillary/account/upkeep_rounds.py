@@ -29,6 +29,9 @@ Place = tuple[bytes, int]  # the container's rid and the range's id
 Steps = AsyncGenerator[None, None]  # each step is a slice of work
 
 
+_SHOWN = {"expiry": "ttl", "log": "log", "look": "scan"}  # what metrics call the kinds of work
+
+
 class _Job(NamedTuple):
     kind: str
     place: Place
@@ -63,6 +66,13 @@ class Rounds:
                 return
             await self._round()
             await asyncio.sleep(0)
+
+    def backlog(self) -> dict[str, int]:
+        """How many partitions wait for each kind of upkeep, or have begun it."""
+        found = dict.fromkeys(("ttl", "log", "scan"), 0)
+        for kind, _ in self._queued:
+            found[_SHOWN[kind]] += 1
+        return found
 
     async def keep_up_one(self, container: Container, partition: Partition) -> None:
         """All that is due for one partition."""

@@ -37,6 +37,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 TICKS_PER_S: Final = 10_000_000
 _TICKS_DIGITS: Final = 20
 _TICKS_OF_EPOCH: Final = 621_355_968_000_000_000
+_TICKS_OF_FILE_TIME: Final = 504_911_232_000_000_000  # of 1601
 _TICKS_MAX: Final = 3_155_378_975_999_999_999  # the last tick of the year 9999
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -56,11 +57,11 @@ _CANONICAL_TICKS = re.compile(rf"[0-9]{{{_TICKS_DIGITS}}}", re.ASCII)
 
 # Property names that have another meaning in an item. They are stored with a prefix that no property name can begin
 # with.
-# name can begin with.
 _TAKEN: Final = SYSTEM_PROPERTIES | {"id", "ttl"}
 _MARK: Final = "$_"
 _EMPTY_ROW_KEY: Final = "\x01"
 PARTITION_KEY, ROW_KEY = "$pk", "$id"  # an entity's keys, as properties of the item
+KEY_STEPS: Final = ((PARTITION_KEY,),)  # the parsed partition key of tables; .NET writes its path as /'$pk'
 
 
 def member_name(property_name: str) -> str:
@@ -85,6 +86,13 @@ def ticks_of_etag(etag: str) -> int:
     write counter in the etag, so that it tells apart the writes of one second and is the same for every reader."""
     lsn = int(etag[1:9], 16) | int(etag[10:14], 16) << 32
     return ticks_of_s(int(etag[25:33], 16)) + lsn % TICKS_PER_S
+
+
+def file_time_digits(ticks: int) -> str:
+    """A time in the form of an etag: the ticks since 1601 in the last half of a GUID, in the order in which .NET's
+    Table SDK reads them."""
+    digits = f"{ticks - _TICKS_OF_FILE_TIME:016x}"
+    return f"00000000-0000-0000-{digits[4:8]}-{digits[8:]}{digits[:4]}"
 
 
 def item_id(row_key: str) -> str:

@@ -68,7 +68,11 @@ def check_depth(value: Any) -> None:
         if not level:
             return
         level = [child for node in level for child in (node.values() if type(node) is dict else node)]
-    raise bad_request(
+    raise too_deep()
+
+
+def too_deep() -> Failure:
+    return bad_request(
         f"The document is nested deeper than {limits.ITEM_DEPTH_MAX} levels. Flatten it, or keep the inside as text."
     )
 

@@ -35,6 +35,7 @@ EMPTY_KEY = bytes(KEY_BYTES_PER_LEVEL)
 # The two top bits are cleared, so that every effective key is below "FF" as the clients compare them.
 HASH_V2_MAX = 2**126 - 1
 HASH_V1_MAX = 2**32 - 1
+_VERSION_NAMES: Final = {"V1": 1, "V2": 2}  # as Java's client writes the version of hierarchical keys
 
 # The service's words, which the clients' own tests look for.
 WRONG_COUNT: Final = (
@@ -88,6 +89,7 @@ class PartitionKeyDefinition:
                 f" {HASH} takes one, {MULTI_HASH} up to {KEY_LEVELS_MAX}."
             )
         version = definition.get("version", 2 if kind == MULTI_HASH else default_version)
+        version = _VERSION_NAMES.get(version, version) if isinstance(version, str) else version
         if type(version) is not int or version not in (1, 2) or (kind == MULTI_HASH and version != 2):
             raise bad_request(f"partitionKey.version {version!r} is not valid; {HASH} has 1 and 2, {MULTI_HASH} has 2.")
         is_system = definition.get("systemKey", False)
@@ -153,9 +155,9 @@ class PartitionKeyDefinition:
         """The place of a key in the hash space. A prefix of a hierarchical key gives a prefix of that."""
         try:
             if len(key) == 1:
-                return _hash_v2(key[0]) if self.version == 2 else _effective_v1(key[0])
+                return hash_v2(key[0]) if self.version == 2 else _effective_v1(key[0])
             # The empty key of a migrated container is the lowest point of the space.
-            return b"".join([_hash_v2(component) for component in key])
+            return b"".join([hash_v2(component) for component in key])
         except UnicodeEncodeError:
             raise bad_request("A partition key cannot hold half of a surrogate pair; send valid Unicode.") from None
 
@@ -348,7 +350,8 @@ _hash_32 = mmh3.mmh3_32_uintdigest
 _pack_hashed_number = struct.Struct("<cd").pack
 
 
-def _hash_v2(component: KeyComponent) -> bytes:
+def hash_v2(component: KeyComponent) -> bytes:
+    """The effective key of one component, and of a key that has no other."""
     if type(component) is str:
         hashed = b"\x08%b\xff" % component.encode()
     else:

@@ -109,6 +109,8 @@ def _parse_operation(position: int, given: Any) -> Operation:
     if type(op) is not str or op not in _MEMBERS:
         raise bad_request(f"{what} has the unknown 'op' '{shown(op)}'. Known are {', '.join(_MEMBERS)}.")
     what = f"{what} ({op})"
+    if op == "remove" and given.get("value", ...) is None:
+        given = {name: value for name, value in given.items() if name != "value"}  # Java's client writes "value": null
     members(given, what, _MEMBERS[op])
     for member in ("path", "value", "from"):
         if member in _MEMBERS[op] and member not in given:

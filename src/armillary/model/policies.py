@@ -9,7 +9,7 @@ Texts in the service's words are those that the clients' own tests look for.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,10 @@ from armillary import limits
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.indexes.index_paths import is_plain_path
 from armillary.model.indexes.search_policies import FullTextPolicy, VectorPolicy
+from armillary.model.indexes.unique_keys import UniqueKeyPolicy
 from armillary.model.items import SYSTEM_PROPERTIES
 from armillary.model.json_members import INVALID_INPUT, members, shown
+from armillary.model.keys import PartitionKeyDefinition, parse_path
 
 DEFAULT_CONFLICT_RESOLUTION = {
     "mode": "LastWriterWins",
@@ -108,15 +110,17 @@ class ContainerPolicies:
 
 
 def check_replacement(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Refuse to change what is fixed at a container's creation. Both are definitions as answered."""
+    """Refuse to change what is fixed at a container's creation. Both are definitions as answered. Paths are compared by
+    the names that they mean: `/pk` is `/"pk"`."""
     if new["id"] != old["id"]:
         raise bad_request(f"The id of a container cannot be changed: '{shown(old['id'])}' is not '{shown(new['id'])}'.")
-    for name, what in (
-        ("partitionKey", "Partition key paths, kind and version"),
-        ("uniqueKeyPolicy", "Unique keys"),
-        ("clientEncryptionPolicy", "The client encryption policy"),
-    ):
-        if (new.get(name) or None) != (old.get(name) or None):
+    meanings: tuple[tuple[str, str, Callable[[Any], object]], ...] = (
+        ("partitionKey", "Partition key paths, kind and version", _key_meaning),
+        ("uniqueKeyPolicy", "Unique keys", lambda given: UniqueKeyPolicy.parse(given).meaning),
+        ("clientEncryptionPolicy", "The client encryption policy", lambda given: given or None),
+    )
+    for name, what, meaning in meanings:
+        if meaning(new.get(name)) != meaning(old.get(name)):
             raise bad_request(
                 f"{what} cannot be changed after a container was created ({name}). Create a new container and copy the "
                 "items."
@@ -125,11 +129,18 @@ def check_replacement(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     _check_kept(old, new, "indexingPolicy", "vectorIndexes", "existing vector indexing policy")
 
 
+def _key_meaning(given: Any) -> object:
+    if given is None:
+        return None
+    key = PartitionKeyDefinition.parse(given)
+    return key.steps, key.kind, key.version, key.is_system
+
+
 def _check_kept(old: Mapping[str, Any], new: Mapping[str, Any], policy: str, entries: str, what: str) -> None:
     """Entries may be added and removed, but not changed."""
-    before = {entry["path"]: entry for entry in (old.get(policy) or {}).get(entries) or ()}
+    before = {parse_path(entry["path"]): entry for entry in (old.get(policy) or {}).get(entries) or ()}
     for entry in (new.get(policy) or {}).get(entries) or ():
-        if before.get(entry["path"], entry) != entry:
+        if {**before.get(parse_path(entry["path"]), entry), "path": entry["path"]} != entry:
             raise bad_request(
                 f"Paths in {what} cannot be modified in Collection Replace: {entry['path']}. Remove it in one step and "
                 "add it again in another."

@@ -124,7 +124,7 @@ def midpoint(low: bytes, high: bytes, version: int, levels: int = 1) -> bytes | 
     Of a hierarchical key the first level is halved as long as it can be, so that a prefix stays in one partition.
     """
     if version == 1:
-        first, last = _number_v1(low), HASH_V1_MAX if high == SPACE_HIGH else _number_v1(high)
+        first, last = number_v1(low), HASH_V1_MAX if high == SPACE_HIGH else number_v1(high)
         middle = (first + last) // 2
         return encode_number_v1(float(middle)) if first < middle else None
     for depth in range(1, levels + 1):
@@ -152,7 +152,7 @@ def _position(bound: bytes, depth: int) -> int:
     return position
 
 
-def _number_v1(bound: bytes) -> int:
+def number_v1(bound: bytes) -> int:
     """The hash in a bound that `encode_number_v1` made of it; the lowest bound of the space is 0."""
     if bound == SPACE_LOW:
         return 0

@@ -1,6 +1,6 @@
 """Metering of a partition: requests, charges, refusals, the request units of the last seconds, and the logical
 partitions they were spent on. Every request calls `admit` before and `spend` after its work, whether budgets are
-enforced or not. `budget.py` decides when to refuse.
+enforced or not. `budget.py` decides when to refuse, `load_rows.py` counts the same by parts of the range and time.
 
 The charge that a meter returns is the one to answer: rounded as in answers, so that the sum of all answers is the sum
 of all meters.
@@ -8,6 +8,7 @@ of all meters.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from heapq import nlargest
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model.charges import THROTTLED_RU
 from armillary.partition.budget import HUNDREDTHS, READ_DEPOSIT, Ask, Budget
+from armillary.partition.load_rows import REQUEST, LoadRows, RangeRows
 
 NOT_COUNTED = -1  # ticket of a request over the budget that is served all the same, without spending the budget
 REQUEST_RATE_IS_LARGE = (
@@ -25,6 +27,8 @@ REQUEST_RATE_IS_LARGE = (
 )
 _REFUSED = round(THROTTLED_RU * HUNDREDTHS)
 _HOUR_S = 3600
+_ROW_BITS = 5
+_ROW = (1 << _ROW_BITS) - 1
 _NO_ASK = Ask()
 
 
@@ -35,6 +39,7 @@ class Totals(NamedTuple):
     charged: int = 0  # hundredths of request units, including the charge of refusals
     refused: int = 0
     would_be_refused: int = 0  # served although over the budget, because budgets are only observed
+    full: int = 0  # writes refused because their key has reached its maximum size (403/1014)
 
     def plus(self, other: Totals) -> Totals:
         return Totals(*map(sum, zip(self, other, strict=True)))
@@ -44,11 +49,20 @@ class Totals(NamedTuple):
         return self.charged / HUNDREDTHS
 
 
+class FullKey(NamedTuple):
+    """A logical partition that writes were refused for because it is full."""
+
+    epk: bytes
+    refused: int
+    since_s: float  # seconds since the epoch
+
+
 class Meter:
     """`budget` None: throughput is off. Everything else is counted all the same."""
 
     def __init__(self, clock: Clock, refusal: str = REQUEST_RATE_IS_LARGE) -> None:
         self._now_s = clock.monotonic_s
+        self._time_s = clock.now_s
         self._refusal = refusal
         self.budget: Budget | None = None
         self.is_enforcing = False
@@ -56,14 +70,28 @@ class Meter:
         self._in_second = 0
         self._recent: deque[tuple[int, int]] = deque(maxlen=limits.METERED_SECONDS)  # second, charged
         self._peaks: dict[int, int] = {}  # hour -> the most charged in one of its seconds; this hour and the last
-        self._requests = self._charged = self._refused = self._would_be_refused = 0
-        self._keys: dict[bytes, int] = {}  # effective partition key -> charged
+        self._refused = self._would_be_refused = self._full = 0
+        # Effective partition key -> charged, and in the lower bits its row: to search for that at each request would
+        # cost several cache misses.
+        self._keys: dict[bytes, int] = {}
         self._forgotten = 0  # the highest count that a key had when it was evicted
+        self._full_keys: dict[bytes, FullKey] = {}
+        self.load = LoadRows(clock)  # requests and charges are counted there
+        self._served, self._bounds = self.load.served, self.load.bounds
+
+    def divide(self, rows: RangeRows) -> None:
+        """Count by these rows of the partition's range from now on."""
+        self.load.divide(rows)
+        self._served, self._bounds = self.load.served, self.load.bounds
+        assert len(self._bounds) <= _ROW, "rows fit into the lower bits of a key's count"
+        for epk, known in self._keys.items():
+            self._keys[epk] = known & ~_ROW | bisect_right(self._bounds, epk)
 
     # Admission.
 
-    def admit(self, deposit: int = READ_DEPOSIT, ask: Ask | None = None) -> int:
-        """A ticket for `spend`, or the failure that refuses the request."""
+    def admit(self, deposit: int = READ_DEPOSIT, ask: Ask | None = None, epk: bytes | None = None) -> int:
+        """A ticket for `spend`, or the failure that refuses the request. `epk`: the logical partition that it is
+        about, if it is one."""
         second = int(self._now_s())
         if second != self._second:
             self._turn(second)
@@ -82,8 +110,9 @@ class Meter:
             return deposit
         if not self.is_enforcing:
             self._would_be_refused += 1
+            self.load.exceed(epk)
             return NOT_COUNTED
-        raise self._refuse(budget, ask)
+        raise self._refuse(budget, ask, epk)
 
     def is_closed(self, ask: Ask | None) -> bool:
         """Whether `admit` would refuse now. Counts nothing."""
@@ -98,12 +127,16 @@ class Meter:
         """Count a request that succeeded or failed, and return the charge to answer. `epk`: the logical partition, if
         the request concerned only one."""
         charged = round(charge_ru * HUNDREDTHS)
-        self._requests += 1
-        self._charged += charged
         self._in_second += charged
-        if epk is not None:
+        if epk is None:
+            self._served[-1] += charged + REQUEST
+        else:
             keys = self._keys
-            keys[epk] = keys.get(epk, self._forgotten) + charged
+            known = keys.get(epk)
+            if known is None:
+                known = self._forgotten << _ROW_BITS | bisect_right(self._bounds, epk)
+            self._served[known & _ROW] += charged + REQUEST
+            keys[epk] = known + (charged << _ROW_BITS)
             if len(keys) > limits.METERED_KEYS_MAX:
                 self._forget()
         if ticket >= 0 and self.budget is not None:
@@ -114,9 +147,23 @@ class Meter:
 
     def charge(self, failure: Failure, epk: bytes | None, ticket: int = NOT_COUNTED, ask: Ask | None = None) -> Failure:
         """Count a failed request and set the failure's charge to what was counted."""
+        if failure.kind is Kind.KEY_FULL:
+            self.count_full(epk)
         failure.charge_ru = self.spend(failure.charge_ru, epk, ticket, ask)
         failure.is_metered = True
         return failure
+
+    def count_full(self, epk: bytes | None) -> None:
+        """Note a write that was refused because its key is full. `charge` does it by itself."""
+        self._full += 1
+        self.load.fill(epk)
+        if epk is None:
+            return
+        known = self._full_keys.get(epk)
+        if known is not None:
+            self._full_keys[epk] = known._replace(refused=known.refused + 1)
+        elif len(self._full_keys) < limits.METERED_FULL_KEYS_MAX:
+            self._full_keys[epk] = FullKey(epk, 1, self._time_s())
 
     def release(self, ticket: int, ask: Ask | None = None) -> None:
         """Give back the deposit of a request that is not carried out."""
@@ -125,10 +172,9 @@ class Meter:
             if ask is not None:
                 self.budget.settle(-ticket, ask)
 
-    def _refuse(self, budget: Budget, ask: Ask | None) -> Failure:
-        self._requests += 1
+    def _refuse(self, budget: Budget, ask: Ask | None, epk: bytes | None) -> Failure:
         self._refused += 1
-        self._charged += _REFUSED  # charged to the client but not to the budget: refusals must not cause more refusals
+        self.load.refuse(epk, _REFUSED)  # charged to the client but not to the budget, or refusals would cause refusals
         failure = Failure(
             Kind.THROTTLED,
             self._refusal,
@@ -145,12 +191,13 @@ class Meter:
             self._peaks = {each: peak for each, peak in self._peaks.items() if each >= hour - 1}
             self._peaks[hour] = self._in_second
         self._second, self._in_second = second, 0
+        self.load.turn()  # by the time and not by the second, in the middle of which a column may end
 
     # Reading the counts.
 
     @property
     def totals(self) -> Totals:
-        return Totals(self._requests, self._charged, self._refused, self._would_be_refused)
+        return Totals(*self.load.totals, self._refused, self._would_be_refused, self._full)
 
     def per_second_ru(self, seconds: int) -> list[float]:
         """The charges of each of the last complete seconds, the latest last."""
@@ -159,6 +206,14 @@ class Meter:
             self._turn(now)
         charged = dict(self._recent)
         return [charged.get(second, 0) / HUNDREDTHS for second in range(now - seconds, now)]
+
+    def spent_ru(self, seconds: int) -> float:
+        """The average of these, which costs less than the list."""
+        now = int(self._now_s())
+        if now != self._second:
+            self._turn(now)
+        since = now - seconds
+        return sum([charged for second, charged in self._recent if second >= since]) / (HUNDREDTHS * seconds)
 
     def peak_ru(self, hours_ago: int = 0) -> float:
         """The most charged in one second of this hour or the last one."""
@@ -171,7 +226,12 @@ class Meter:
         """The logical partitions with the highest charges. The count of a key that was evicted meanwhile may be too
         high by up to `keys_error_ru`, and no key charged more than that is missing."""
         top = nlargest(count, self._keys.items(), key=lambda entry: entry[1])
-        return [(epk, charged / HUNDREDTHS) for epk, charged in top]
+        return [(epk, (known >> _ROW_BITS) / HUNDREDTHS) for epk, known in top]
+
+    @property
+    def full_keys(self) -> list[FullKey]:
+        """Up to a limit, in the order in which they became full."""
+        return list(self._full_keys.values())
 
     @property
     def keys_error_ru(self) -> float:
@@ -181,5 +241,5 @@ class Meter:
         """Evict the lower half of the keys. An evicted key that returns starts with the highest count it may have had
         (the space-saving algorithm for heavy hitters, in bulk)."""
         kept = nlargest(limits.METERED_KEYS_MAX // 2 + 1, self._keys.items(), key=lambda entry: entry[1])
-        self._forgotten = kept.pop()[1]
+        self._forgotten = kept.pop()[1] >> _ROW_BITS
         self._keys = dict(kept)

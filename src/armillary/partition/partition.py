@@ -28,7 +28,7 @@ from armillary.partition.reshaping.item_moves import Rewinder
 from armillary.partition.schema import Schema
 from armillary.partition.upkeep.upkeep_marks import UpkeepMarks
 from armillary.partition.writing import path_coverage
-from armillary.partition.writing.capped_collections import CappedWriter
+from armillary.partition.writing.fenced_items import writer_kind
 from armillary.partition.writing.path_coverage import SCANNING, PathCoverage, trusted_coverage
 from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.storage.engine import Store, Txn, View
@@ -89,7 +89,10 @@ class Partition:
 
     @property
     def lsn(self) -> int:
-        return self.head.lsn
+        """Of the state that readers see. `head` follows it when the writer that is answered goes on, and not at all if
+        its request was cancelled meanwhile: a session token from there could be older than what was read with it."""
+        view = self._store.at_hand()
+        return max(self.head.lsn, self.lsn_in(view)) if view is not None else self.head.lsn
 
     # Reading.
 
@@ -196,11 +199,13 @@ class Partition:
 
         return self.joined(await self._store.write(run), record)
 
-    def share(self, operations: Sequence[Operation], record: Record | None) -> tuple[Store, Callable[[Txn], Done]]:
+    def share(
+        self, operations: Sequence[Operation], record: Record | None, guard: Guard | None = None
+    ) -> tuple[Store, Callable[[Txn], Done]]:
         """This partition's part of a transaction over several partitions
         (`partition/writing/multi_partition_write.py`): the function to run, and its store. The outcome is reported to
         `joined` when it is durable."""
-        return self._store, lambda txn: self._run_all(txn, operations, record, None)
+        return self._store, lambda txn: self._run_all(txn, operations, record, guard)
 
     def joined(self, done: Done, record: Record | None) -> list[Outcome]:
         outcomes, writer, kept = done
@@ -243,7 +248,7 @@ class Partition:
         made. `paths` holds the path numbers of that transaction, and new ones are added to it; the partition's own path
         numbers are of what is durable, where the same path may have got another number meanwhile."""
         self._check_open()
-        kind = Writer if self._schema.cap is None else CappedWriter
+        kind = writer_kind(self._schema)
         writer = kind(txn, self._schema, self.head_in(txn), paths, None, self._clock.now_s(), self.range)
         outcome = writer.apply(operation)
         writer.finish()
@@ -285,7 +290,7 @@ class Partition:
             self.reached_lsn = head.lsn + 1
         schema = self._schema.as_it_is()
         if kind is None:
-            kind = Writer if schema.cap is None else CappedWriter
+            kind = writer_kind(schema)
         return kind(txn, schema, head, self._paths, self.coverage, self._clock.now_s(), self.range)
 
     def _finish(self, writer: Writer) -> None:

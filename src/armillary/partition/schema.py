@@ -4,7 +4,7 @@ indexed and expire. All partitions of a container share one Schema, so a change 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -64,6 +64,7 @@ class Schema:
     cap: Cap | None = None  # the limits of a capped collection; None: not capped
     versions_number: int = 0  # all versions are kept, and this counts the periods of keeping them; 0: they are not
     versions_seconds: int = 0  # how long versions are kept
+    fence: Callable[[bytes], str | None] | None = None  # where an item was moved to, which is not written here then
     _copy: Schema | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:

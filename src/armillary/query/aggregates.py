@@ -14,8 +14,9 @@ from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.model.encoding import encode_value
 from armillary.model.values import EXACT_INT_MAX, UNDEFINED, Value, as_double, compare, weight
-from armillary.work import make
+from armillary.work import make, spend
 
+_GROUP_UNITS = 20  # of work for the state or the row of a group
 _NUMBERS: frozenset[Any] = frozenset([int, float])
 _DEEP: frozenset[Any] = frozenset([list, dict])
 
@@ -228,6 +229,7 @@ class Groups:
     def results(self) -> Iterator[tuple[tuple[Any, ...], list[Value]]]:
         """The keys and the aggregates' values of each group, in the order of their first rows."""
         for keys, aggregates in self._groups.values():
+            spend(_GROUP_UNITS)
             yield keys, [aggregate.result() for aggregate in aggregates]
 
     @property
@@ -239,11 +241,16 @@ class Groups:
         return sum([each.size_bytes for _, aggregates in self._groups.values() for each in aggregates]) <= most
 
     def state(self) -> Value:
-        return [[list(keys), [each.state() for each in aggregates]] for keys, aggregates in self._groups.values()]
+        states: list[Any] = []
+        for keys, aggregates in self._groups.values():
+            spend(_GROUP_UNITS)
+            states.append([list(keys), [each.state() for each in aggregates]])
+        return states
 
     def merge(self, state: Any) -> None:
         """Add what other groups have seen, as their `state` says; new groups come behind those that are here."""
         for keys, states in state:
+            spend(_GROUP_UNITS)
             encoded = b"".join(map(encode_value, keys))
             found = self._groups.get(encoded)
             aggregates = found[1] if found is not None else self._group(encoded, tuple(keys))

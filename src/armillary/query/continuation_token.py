@@ -26,7 +26,8 @@ _FORM = _HEAD + "%s" + _FOOT
 _NUMBER_BYTES = 5  # 40 bits: rows still to skip or to give
 
 
-_POSITIONS_MAX, _LONG_BYTES_MAX = (1 << 8) - 1, (1 << 16) - 1  # what a count and a length in a token hold
+_POSITIONS_MAX, _LONG_BYTES_MAX = (1 << 8) - 1, (1 << 16) - 2  # what a count and a length in a token hold
+_SAME_ORDER = b"\xff\xff"  # in place of a length: the order of the position before
 
 
 class Position(NamedTuple):
@@ -52,9 +53,12 @@ class Cursor(NamedTuple):
         if len(self.positions) > _POSITIONS_MAX or max(len(self.state), *_orders(self.positions)) > _LONG_BYTES_MAX:
             raise _too_long()
         parts = [bytes([_VERSION]), self.page.to_bytes(_NUMBER_BYTES, "big"), bytes([len(self.positions)])]
+        before = b""
         for low, high, after_rid, order, given in self.positions:
-            parts += [_sized(low), _sized(high), (after_rid + 1).to_bytes(_RID_BYTES, "big"), _long(order)]
+            stored = _SAME_ORDER if order and order == before else _long(order)
+            parts += [_sized(low), _sized(high), (after_rid + 1).to_bytes(_RID_BYTES, "big"), stored]
             parts.append(given.to_bytes(_NUMBER_BYTES, "big"))
+            before = order
         parts.append(b"\x00" if self.tail is None else b"\x01" + _sized(self.tail))
         take = 0 if self.take is None else self.take + 1
         parts += [self.skip.to_bytes(_NUMBER_BYTES, "big"), take.to_bytes(_NUMBER_BYTES, "big"), _long(self.state)]
@@ -99,6 +103,7 @@ class _Reader:
     def __init__(self, body: bytes) -> None:
         self._body = body
         self._at = 1
+        self._before = b""  # the order of the last position
 
     def cursor(self) -> Cursor:
         page = self._number()
@@ -114,7 +119,11 @@ class _Reader:
     def _position(self) -> Position:
         low, high = self._sized(), self._sized()
         after_rid = int.from_bytes(self._take(_RID_BYTES), "big") - 1
-        return Position(low, high, after_rid, self._long(), self._number())
+        if self._body[self._at : self._at + len(_SAME_ORDER)] == _SAME_ORDER:
+            self._at += len(_SAME_ORDER)
+        else:
+            self._before = self._long()
+        return Position(low, high, after_rid, self._before, self._number())
 
     def _number(self) -> int:
         return int.from_bytes(self._take(_NUMBER_BYTES), "big")

@@ -36,7 +36,7 @@ from armillary.query.access.ranked_access import RankedItems
 from armillary.query.conditions import ALL
 from armillary.query.join_rows import JoinedItem
 from armillary.query.operators import Collector, rows_of
-from armillary.query.page import START, Counters, Page, PageEnds, Position, Progress
+from armillary.query.page import START, Counters, Page, PageEnds, Position, Progress, last_page
 from armillary.query.row_json import dump_large
 from armillary.query.selection import Ordering, Selection
 from armillary.storage.engine import View
@@ -106,7 +106,8 @@ class Execution:
         self._keyed: KeyedWalk | None = None
         self._item: JoinedItem | None = None
         self._is_matching = False  # the index has told that all candidates meet the filter
-        self._orders: list[bytes] = []  # of the page's rows
+        self.keeps_positions = ordering is not None
+        self._positions: list[Position] = []  # of the page's rows
         self._is_index_counted = self.progress.position != START  # an earlier page paid for it
 
     def follow(self, other: Execution) -> None:
@@ -150,7 +151,7 @@ class Execution:
                 if states is None:
                     return Page([], START, counters, 0)
                 self._collector.merge([[[], states]])
-                return _finished(self._collector.finish(), counters)
+                return last_page(self._collector.finish(), counters)
             except CannotTell:
                 self._answer = None
         ordering = self._selection.ordering
@@ -305,10 +306,10 @@ class Execution:
         is_sure = project is None and self._is_matching
         is_json, text, load, dump = self.form
         needs_header = self._needs_header
-        is_ordered = self._selection.ordering is not None
+        keeps_positions = self.keeps_positions
         at_rid, at_order = -1, b""
         rows: list[bytes] = []
-        orders = self._orders = []
+        positions = self._positions = []
         size_bytes = examined = loaded_bytes = missed = passed = 0
         is_done, is_full = False, max_items <= 0
         run = current()
@@ -365,8 +366,8 @@ class Execution:
                     rows.append(row)
                     size_bytes += len(row)
                     is_full = len(rows) >= max_items
-                    if is_ordered:
-                        orders.append(order)
+                    if keeps_positions:
+                        positions.append(Position(rid, order))
                 loaded_bytes += payload_bytes
                 at_rid, at_order = rid, order
                 if not can_end:
@@ -390,7 +391,7 @@ class Execution:
         position = self.progress.position
         at: tuple[int, bytes] | tuple[int, bytes, int] | None = None
         rows: list[bytes] = []
-        orders = self._orders = []
+        positions = self._positions = []
         size_bytes = 0
         run = current()
         for examined, (order, rid, stored) in enumerate(found, 1):
@@ -422,7 +423,9 @@ class Execution:
                 item.is_counted = True
                 counters.load(payload)
                 counters.items_missed += not item.number
-            orders += [order] * (len(rows) - len(orders))
+            if self.keeps_positions:
+                first = item.number - (len(rows) - len(positions)) + 1
+                positions += [Position(rid, order, number) for number in range(first, item.number + 1)]
             if is_over:
                 at = (rid, order, item.number) if item.number else at
                 return self._ended(rows, at, counters, size_bytes)
@@ -454,7 +457,11 @@ class Execution:
                 break
             if examined % _CHECK_TIME_EVERY == 0 and is_due():
                 return Page([], position, counters, 0)
-        return _finished(collector.finish(), counters)
+        return last_page(collector.finish(), counters)
+
+    @property
+    def has_sorter(self) -> bool:
+        return self._sorter is not None
 
     @property
     def can_stop(self) -> bool:
@@ -488,8 +495,4 @@ class Execution:
         if take is not None:
             self.progress.take = take - len(rows)
             is_done = is_done or take == len(rows)
-        return Page(rows, None if is_done else position, counters, size_bytes, self._orders)
-
-
-def _finished(rows: list[bytes], counters: Counters) -> Page:
-    return Page(rows, None, counters, sum(map(len, rows)))
+        return Page(rows, None if is_done else position, counters, size_bytes, self._positions)

@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from armillary.query.page import Page
+from armillary.query.page import Page, Position
 
 _INVERTED = bytes(255 - byte for byte in range(256))
 
@@ -31,13 +31,13 @@ Source = TypeVar("Source", bound=RowSource)
 class Lane(Generic[Source]):
     """A source, and the rows that were read ahead of it."""
 
-    __slots__ = ("at", "is_ended", "number", "orders", "rows", "source")
+    __slots__ = ("at", "is_ended", "number", "positions", "rows", "source")
 
     def __init__(self, source: Source, number: int) -> None:
         self.source = source
         self.number = number  # among equal rows those of the lower number come first
         self.rows: Sequence[bytes] = ()
-        self.orders: Sequence[bytes] = ()
+        self.positions: Sequence[Position] = ()
         self.at = 0  # the next row
         self.is_ended = False  # there are no rows but those read ahead
 
@@ -47,7 +47,8 @@ class Lane(Generic[Source]):
 
 
 class OrderedMerge(Generic[Source]):
-    """Merges lanes by `Page.orders`. As long as `is_waiting`, the next row is not known, and `fill` must be called."""
+    """Merges lanes by the order in `Page.positions`. As long as `is_waiting`, the next row is not known, and `fill`
+    must be called."""
 
     def __init__(self, sources: Iterable[Source] = (), *, is_descending: bool = False) -> None:
         self._is_descending = is_descending
@@ -83,11 +84,11 @@ class OrderedMerge(Generic[Source]):
         """Read on in one lane that has no row at hand. Returns what was read, perhaps no rows."""
         lane = self._waiting[-1]
         page = await lane.source.read(max_items, max_bytes)
-        assert len(page.orders) == len(page.rows), "rows without their order"
-        lane.rows, lane.orders, lane.at = page.rows, page.orders, 0
+        assert len(page.positions) == len(page.rows), "rows without their order"
+        lane.rows, lane.positions, lane.at = page.rows, page.positions, 0
         lane.is_ended = page.position is None
         if page.rows:
-            heapq.heappush(self._heap, (self.rank(page.orders[0]), lane.number, lane))
+            heapq.heappush(self._heap, (self.rank(page.positions[0].order), lane.number, lane))
         if page.rows or lane.is_ended:
             self._waiting.pop()
         return page
@@ -101,10 +102,15 @@ class OrderedMerge(Generic[Source]):
         return lane.rows[lane.at]
 
     @property
+    def first_lane(self) -> Lane[Source]:
+        """The one that the next row is of."""
+        return self._heap[0][2]
+
+    @property
     def first_order(self) -> bytes:
         """Where the next row stands."""
         lane = self._heap[0][2]
-        return lane.orders[lane.at]
+        return lane.positions[lane.at].order
 
     def take(self) -> bytes:
         """The next row, which is no longer at hand then. Only when no lane waits."""
@@ -112,7 +118,7 @@ class OrderedMerge(Generic[Source]):
         at = lane.at
         lane.at = at + 1
         if at + 1 < len(lane.rows):
-            heapq.heapreplace(self._heap, (self.rank(lane.orders[at + 1]), number, lane))
+            heapq.heapreplace(self._heap, (self.rank(lane.positions[at + 1].order), number, lane))
         else:
             heapq.heappop(self._heap)
             if not lane.is_ended:
@@ -130,7 +136,7 @@ class OrderedMerge(Generic[Source]):
         return rows
 
     def rank(self, order: bytes) -> bytes:
-        """An order of `Page.orders` as it is compared: the lesser comes first."""
+        """An order of a position as it is compared: the lesser comes first."""
         # No order begins with another, so inverting the bytes turns the order round.
         return order.translate(_INVERTED) if self._is_descending else order
 

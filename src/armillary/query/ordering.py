@@ -82,4 +82,6 @@ def composite_name(ordering: Ordering, policy: IndexingPolicy) -> tuple[str, boo
 
 def _no_composite(ordering: Ordering) -> Failure:
     words = ", ".join([f"{key.path} {'DESC' if key.is_descending else 'ASC'}" for key in ordering.keys])
+    if any("/[]" in (key.path or "") for key in ordering.keys):
+        return bad_request(f"{_NO_COMPOSITE} Composite indexes have no elements of arrays: order by one of them alone.")
     return bad_request(f"{_NO_COMPOSITE} It needs one on ({words}).")

@@ -59,7 +59,13 @@ class Page(NamedTuple):
     position: Position | None  # where the next page goes on; None: there is nothing after this page
     counters: Counters
     size_bytes: int  # of the rows together
-    orders: Sequence[bytes] = ()  # with ORDER BY, where each row stands, unless all rows had to be seen first
+    # Of each row, where it stands and where a page that ends with it goes on. With ORDER BY, or if asked for, unless
+    # all rows had to be seen first.
+    positions: Sequence[Position] = ()
+
+
+def last_page(rows: list[bytes], counters: Counters) -> Page:
+    return Page(rows, None, counters, sum(map(len, rows)))
 
 
 @dataclass(slots=True)

@@ -16,11 +16,15 @@ from __future__ import annotations
 
 import marshal
 import os
-import resource
 import select
 import struct
 import sys
 import time
+
+try:
+    import resource
+except ImportError:  # Windows, where no cell is started
+    pass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

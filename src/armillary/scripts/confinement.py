@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import struct
+
+try:
+    import resource
+except ImportError:  # Windows, where no cell is started
+    pass
 
 ADDRESS_SPACE_BYTES = 1 << 30
 _NICENESS = 5
@@ -71,8 +75,13 @@ def give_up_everything(*, needs_filter: bool = True) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_AS, ADDRESS_SPACE_BYTES),
     ):
-        resource.setrlimit(name, (most, most))
-        if resource.getrlimit(name) != (most, most):
+        try:
+            resource.setrlimit(name, (most, most))
+            is_set = resource.getrlimit(name) == (most, most)
+        except (OSError, ValueError):
+            is_set = False
+        # macOS has no limit of the address space: there, without a filter, the engine's own limit of memory remains.
+        if not is_set and (needs_filter or name != resource.RLIMIT_AS):
             raise NotConfined("the limits of the process cannot be set")
     try:
         _install_filter(library, os.uname().machine)

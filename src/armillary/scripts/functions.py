@@ -16,6 +16,8 @@ import struct
 import subprocess
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -365,3 +367,29 @@ class QueryFunctions:
     def __del__(self) -> None:
         if self._context and self._generation == self._caller.generation:
             self._caller.tell(b"D", b"%d" % self._context)
+
+
+# The JavaScript that MongoDB's commands carry.
+
+_DOCUMENTS = "javascript"
+CHANGING = "The document changes again and again while JavaScript computes what becomes of it; try again."
+
+
+@cache
+def _documents_source() -> str:
+    return (Path(__file__).parent / "documents.js").read_text(encoding="utf-8")
+
+
+class DocumentFunctions:
+    """The functions of one command of MongoDB, run by `documents.js` in an engine context of their own."""
+
+    def __init__(self, caller: Callable[[], FunctionProcess]) -> None:
+        self._functions = QueryFunctions(caller, lambda name: _documents_source())
+        self._functions.check_function(_DOCUMENTS)
+
+    def run(self, request: dict[str, Any]) -> Any:
+        """The answer to a request. Inside a transaction, which cannot wait, `work.Outlasted` is raised: what becomes of
+        the document is then computed before it."""
+        if not work.can_wait():
+            raise work.Outlasted(Kind.RETRY_WITH, CHANGING)
+        return self._functions.call_function(_DOCUMENTS, [request])

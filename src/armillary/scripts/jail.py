@@ -38,8 +38,17 @@ Confinement = Literal["filter", "limits"]
 
 def cell_command(confinement: Confinement) -> list[str]:
     """The command line of a cell: without the server's modules, environment and settings."""
+    if sys.platform == "win32":
+        raise Failure(
+            Kind.UNSUPPORTED, "JavaScript is not run on Windows, because its process cannot be confined there."
+        )
     engine = importlib.util.find_spec("_quickjs")
-    assert engine is not None and engine.origin is not None, "the engine is a dependency"
+    if engine is None or engine.origin is None:
+        raise Failure(
+            Kind.UNSUPPORTED,
+            "JavaScript is not run here: quickjs-ng is not installed. It has no wheel for macOS on Intel processors; "
+            "elsewhere `pip install quickjs-ng` brings it.",
+        )
     return [sys.executable, "-I", "-S", str(_HERE / "cell.py"), engine.origin, str(_HERE), confinement]
 
 

@@ -121,6 +121,11 @@ class ScriptTransaction:
         self._marks: set[bytes] = set()  # parts that they share: a quick test whether a text may have one
 
     @property
+    def written(self) -> list[tuple[Operation, Outcome]]:
+        """Its writes, in order."""
+        return list(self._done)
+
+    @property
     def write_count(self) -> int:
         return len(self._done)
 

@@ -57,7 +57,7 @@ async def test_indexes_are_listed_and_survive_a_restart(shop: Shop) -> None:
         ({"key": {"a": 1}, "name": "x"}, {"key": {"a": 1}, "name": "y"}, 85),
         ({"key": {"a": 1}, "name": "x"}, {"key": {"a": 1}, "name": "x", "unique": True}, 85),
         ({"key": {"a": 1}, "name": "x"}, {"key": {}, "name": "y"}, 67),
-        ({"key": {"a": 1}, "name": "x"}, {"key": {"b": "2d"}, "name": "y"}, 67),
+        ({"key": {"a": 1}, "name": "x"}, {"key": {"b": "3d"}, "name": "y"}, 67),
         ({"key": {"a": 1}, "name": "x"}, {"key": {"b": 1}, "name": "y", "odd": 1}, 197),
         ({"key": {"a": 1}, "name": "x"}, {"key": {"b": 1, "c": 1}, "name": "y", "expireAfterSeconds": 1}, 67),
     ],

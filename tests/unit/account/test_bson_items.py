@@ -16,13 +16,13 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 from support.bson_documents import random_document, random_id, random_value
 from support.house import House
+from support.merged_query import MergedQuery
 
 from armillary.account import containers
 from armillary.account.collections import document_operations
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
-from armillary.account.queries.merged_queries import gather
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
@@ -58,8 +58,7 @@ async def find(container: Container, key: Any, id_value: Any) -> dict[str, Any] 
 
 async def select(house: House, container: Container, text: str) -> list[Any]:
     bound = compile_query(text).bind({}, container.query_context())
-    answer = await gather(house.account, container, bound, FeedOptions()).whole()
-    return [orjson.loads(row) for row in answer.rows]
+    return list(map(orjson.loads, await MergedQuery(house.account, container, bound, FeedOptions()).whole()))
 
 
 # Ids.

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from support.merged_query import MergedQuery
 from support.passing_time import passing
 
 from armillary import limits
@@ -17,7 +18,6 @@ from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.queries import item_pages
-from armillary.account.queries.merged_queries import gather
 from armillary.account.throughput.provisioning import Throughput
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import MovableClock, VirtualClock
@@ -206,7 +206,7 @@ async def test_gathered_queries_are_queries(account: Account) -> None:
     container = await make(account, throughput_ru=18_000)
     rule = account.faults.add(FaultRule(frozenset({"query"}), count=1, kind=Kind.UNAVAILABLE))
     bound = compile_query("SELECT * FROM c").bind({}, container.query_context())
-    gathering = gather(account, container, bound, FeedOptions())
+    gathering = MergedQuery(account, container, bound, FeedOptions())
     with pytest.raises(Failure):
         await gathering.page()
     assert (await gathering.page()).rows == []

@@ -16,7 +16,7 @@ from support.limits import WithLimits
 from armillary.account import containers
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import PageAnswer
+from armillary.account.queries.partition_slices import PageAnswer
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.account_state import differences, state_of
+from support.merged_query import MergedQuery
 from support.mongo_house import mongo_at
 from support.replicas import Pair
 
@@ -26,9 +27,9 @@ from armillary.account.items import items, procedures
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.migration import migration
 from armillary.account.migration.target import Plan
-from armillary.account.queries.merged_queries import gather
 from armillary.account.registry import AccountSettings
 from armillary.account.security.credentials import Credentials
+from armillary.account.security.database_users import DatabaseUser, Role, Verifier
 from armillary.account.snapshots import restore
 from armillary.account.throughput import offers
 from armillary.account.throughput.provisioning import Throughput
@@ -64,10 +65,7 @@ def _followed(pair: Pair, name: str = "c") -> Container:
 
 async def _rows(account: Account, container: Container, text: str) -> list[bytes]:
     bound = compile_query(text, ()).bind({}, container.query_context())
-    gathering, found = gather(account, container, bound, FeedOptions(page_items=10)), []
-    while not gathering.is_done:
-        found += (await gathering.page()).rows
-    return found
+    return await MergedQuery(account, container, bound, FeedOptions(page_items=10)).whole()
 
 
 async def test_opening_writes_nothing(pair: Pair) -> None:
@@ -272,6 +270,28 @@ async def test_keys_are_taken_over(pair: Pair) -> None:
     assert caught.value.kind is Kind.NOT_LEADER
 
 
+async def test_users_of_databases_are_taken_over(pair: Pair) -> None:
+    verifier = Verifier(b"salt", 15_000, b"stored", b"server")
+    user = DatabaseUser("shop", "ann", (Role("read", "shop"),), verifier, "1")
+    told: list[int] = []
+    pair.follower.database_users.on_change.append(lambda: told.append(len(pair.follower.database_users.of(None))))
+    await pair.leader.database_users.create(user)
+    await pair.step()
+    assert pair.follower.database_users.find("shop", "ann") == user
+    await pair.leader.database_users.change("shop", "ann", roles=[])
+    await pair.step()
+    found = pair.follower.database_users.find("shop", "ann")
+    assert found is not None and found.roles == ()
+    with pytest.raises(Failure) as caught:
+        await pair.follower.database_users.delete("shop", "ann")
+    assert caught.value.kind is Kind.NOT_LEADER
+    assert pair.follower.database_users.find("shop", "ann") == found
+    await pair.leader.database_users.delete("shop", "ann")
+    await pair.step()
+    assert pair.follower.database_users.find("shop", "ann") is None
+    assert told == [1, 1, 0]
+
+
 async def test_throughput_is_taken_over(tmp_path: Path) -> None:
     pair = await Pair.open(tmp_path, AccountSettings(throughput_mode="enforce"))
     try:
@@ -314,7 +334,7 @@ async def test_roles_change_without_a_restart(pair: Pair) -> None:
     for account in (pair.leader, pair.follower):
         container = account.container("db", "c")
         bound = compile_query("SELECT * FROM c", ()).bind({}, container.query_context())
-        cursor = gather(account, container, bound, FeedOptions(page_items=10))
+        cursor = MergedQuery(account, container, bound, FeedOptions(page_items=10))
         await cursor.page()
         cursors.append((cursor, container))
     await pair.exchange(ended)

@@ -15,6 +15,7 @@ import orjson
 import pytest
 from support.account_state import differences, state_of
 from support.limits import WithLimits
+from support.merged_query import MergedQuery
 from support.mongo_house import mongo_at
 from support.portions import Amount
 from support.replicas import Pair
@@ -28,7 +29,6 @@ from armillary.account.following import FollowingAccount
 from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
-from armillary.account.queries.merged_queries import gather
 from armillary.account.reshaping.split_and_merge import BEGUN, CAUGHT_UP, COPIED
 from armillary.account.security.credentials import NAMES, Credentials
 from armillary.account.security.permissions import new_grant
@@ -153,12 +153,10 @@ class Workload:
     async def _query(account: Account, container: Container, text: str) -> list[Any]:
         bound = compile_query(text, ()).bind({}, container.query_context())
         try:
-            gathering, found = gather(account, container, bound, FeedOptions()), []
+            answer = await MergedQuery(account, container, bound, FeedOptions()).whole()
         except Failure as failure:  # a policy without the order's path
             return [failure.kind]
-        while not gathering.is_done:
-            found += [orjson.loads(row) for row in (await gathering.page()).rows]
-        return found
+        return list(map(orjson.loads, answer))
 
     async def _changes(self, account: Account, container: Container) -> list[Any]:
         page = await read_changes(account, container, FeedOptions(page_items=1000))
@@ -380,7 +378,7 @@ def at_once(opening: Any) -> Account:
 async def test_a_follower_has_what_an_opened_account_has(pair: Pair, seed: int, amount: Amount) -> None:
     workload = Workload(pair, seed)
     await workload.open()
-    await workload.run(amount(1_000))
+    await workload.run(max(100, amount(1_000)))
     await workload.close()
     assert pair.groups > 100
 

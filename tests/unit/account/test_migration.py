@@ -13,14 +13,14 @@ from support.house import House
 
 from armillary.account import containers
 from armillary.account.catalog.records import Record
+from armillary.account.catalog.tables import DATABASE, KEY_PATH
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.account.migration import migration
 from armillary.account.migration.migration import CAUGHT_UP, FAILED, SWITCHED, Migration, Plan
-from armillary.account.migration.target import TABLE_KEY, TABLES
+from armillary.account.migration.target import TABLES
 from armillary.account.throughput.provisioning import Throughput
-from armillary.doors.table.call import DATABASE, KEY_PATH
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import payload_of, unpack_header
@@ -265,10 +265,11 @@ async def test_without_switching_and_refusals(house: House) -> None:
         await migration.begin(house.account, source, Plan("other", None, keep_as="third"))
 
 
-async def test_tables_stay_tables(house: House) -> None:
-    assert (TABLES, TABLE_KEY) == (DATABASE, (KEY_PATH,))
+@pytest.mark.parametrize("path", [KEY_PATH, "/'$pk'"])
+async def test_tables_stay_tables(house: House, path: str) -> None:
+    assert TABLES == DATABASE
     database = await containers.create_database(house.account, {"id": TABLES}, None)
-    body = {"id": "t", "partitionKey": {"paths": list(TABLE_KEY), "kind": "Hash", "version": 2}}
+    body = {"id": "t", "partitionKey": {"paths": [path], "kind": "Hash", "version": 2}}
     table = await containers.create_container(house.account, database, body, None)
     with pytest.raises(Failure, match="is a table"):
         await migration.begin(house.account, table, Plan("new", ("/b",)))

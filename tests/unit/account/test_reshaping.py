@@ -13,6 +13,7 @@ import orjson
 import pytest
 from support.house import AccountHouse
 from support.limits import WithLimits
+from support.merged_query import MergedQuery
 from support.passing_time import passing_until
 
 from armillary import limits
@@ -22,7 +23,6 @@ from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.queries import item_pages
-from armillary.account.queries.merged_queries import gather
 from armillary.account.registry import AccountSettings
 from armillary.account.reshaping.split_and_merge import BEGUN, CAUGHT_UP, COPIED, COPYING, HELD, POINTS, SWITCHED
 from armillary.account.visits.page_walk import FeedOptions
@@ -35,6 +35,7 @@ from armillary.model.patch import parse_patch
 from armillary.partition import check as partition_check
 from armillary.partition.operations import Verb
 from armillary.partition.reshaping import copying as transfers
+from armillary.query.selection import Selection
 from armillary.storage.memory import MemoryEngine
 
 KEY = {"paths": ["/pk"], "kind": "Hash", "version": 2}
@@ -285,17 +286,15 @@ async def test_writers_wait_for_a_cut_over_and_go_on(house: House) -> None:
 async def test_who_reads_a_parent_finishes_there(house: House) -> None:
     container = await house.create()
     await house.fill(300)
-    bound = compile_query("SELECT VALUE c.n FROM c WHERE c.n >= 0 ORDER BY c.n", ()).bind({}, container.query_context())
-    gathering = gather(house.account, container, bound, FeedOptions(page_items=50))
-    rows = [orjson.loads(row) for row in (await gathering.page()).rows]
+    slices = item_pages.selection_slices(house.account, container, Selection(), FeedOptions())
     await house.split(0)
     await house.write(250, n=-1)
     house.clock.advance(limits.RETIRED_SECONDS + 1)
     await house.account.reshaper.keep_up()
-    while not gathering.is_done:
-        rows += [orjson.loads(row) for row in (await gathering.page()).rows]
-    assert rows == list(range(300)), "the parent is kept as long as somebody holds it"
-    del gathering
+    page, _ = await slices[0].read(house.clock, 1000, limits.PAGE_BYTES_MAX)
+    found = [orjson.loads(row)["n"] for row in page.rows]
+    assert found == list(range(300)), "the parent is kept as long as a reader holds it"
+    slices.clear()
     gc.collect()
     await house.account.reshaper.keep_up()
     assert not container.state.retired
@@ -841,13 +840,11 @@ class RandomWork:
 
     async def _by_query(self) -> dict[tuple[int, str], dict[str, Any]]:
         bound = compile_query("SELECT * FROM c WHERE c.u >= 'u' ", ()).bind({}, self.container.query_context())
-        gathering = gather(self.house.account, self.container, bound, FeedOptions())
         found: dict[tuple[int, str], dict[str, Any]] = {}
-        while not gathering.is_done:
-            for row in (await gathering.page()).rows:
-                item = {name: value for name, value in orjson.loads(row).items() if name[0] != "_"}
-                assert (item["pk"], item["id"]) not in found
-                found[(item["pk"], item["id"])] = item
+        for row in await MergedQuery(self.house.account, self.container, bound, FeedOptions()).whole():
+            item = {name: value for name, value in orjson.loads(row).items() if name[0] != "_"}
+            assert (item["pk"], item["id"]) not in found
+            found[(item["pk"], item["id"])] = item
         return found
 
 

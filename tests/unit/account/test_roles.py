@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,12 @@ from support.house import AccountHouse
 from armillary.account.following import FollowingAccount
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
+from armillary.account.visits.read_visits import ReadItem
+from armillary.account.visits.visits import check_session, run
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.model.keys import Key
+from armillary.partition.operations import Result
 from armillary.storage.log.memory_log import MemoryLogServer
 
 GENERATION = b"a log of a test."
@@ -103,3 +107,31 @@ async def test_a_node_whose_account_cannot_be_opened_hands_over(tmp_path: Path, 
     await put(a, clock, "1")
     await a.stop()
     await b.stop()
+
+
+@pytest.mark.parametrize("verb", ["put", "delete"])
+async def test_a_token_is_as_new_as_what_was_read_with_it(tmp_path: Path, clock: VirtualClock, verb: str) -> None:
+    """Also before the writer goes on, and if its request was cancelled."""
+    node = ClusterNode(tmp_path / "a", MemoryLogServer(GENERATION), clock, "a", has_account=True)
+    await settled(clock, 0.5)
+    house = house_of(node, clock)
+    container = await house.create()
+    await put(node, clock, "1")
+    [partition] = container.partitions.values()
+    before = partition.lsn
+    node.gate.close("after append")
+    writing = asyncio.ensure_future(
+        put(node, clock, "1") if verb == "put" else items.delete(container, "1", ItemOptions(Key(("x",))))
+    )
+    await settled(clock)
+    writing.cancel()
+    node.gate.open("after append")
+    await settled(clock)
+
+    assert partition.lsn == before + 1
+    check_session(partition, {partition.range.id: before + 1})
+    visit = ReadItem(container.effective_key(Key(("x",))), "1")
+    answer = await run(container, visit)
+    assert answer.result is (Result.READ if verb == "put" else Result.MISSING)
+    assert answer.lsn == before + 1
+    await node.stop()

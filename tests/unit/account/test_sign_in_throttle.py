@@ -33,8 +33,8 @@ from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
 from armillary.net.http import HANG_UP, Request, Response
 from armillary.storage.memory import MemoryEngine
-from armillary.tools.serve import serve
-from armillary.tools.settings import resolve
+from armillary.tools.resolve import resolve
+from armillary.tools.serving.serve import serve
 
 WRONG = "d3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmctd3Jvbmc="
 
@@ -171,7 +171,8 @@ async def test_every_door_tells_of_its_failures_and_of_nothing_else(
 
     monkeypatch.setattr(SignInThrottle, "refused", note)
     thresholds = gc.get_threshold()
-    settings = resolve({"memory": True, "sql-port": "0", "control-key": WRONG.lower(), "log-level": "error"}, {})
+    given = {"memory": True, "sql-port": "0", "control-key": WRONG.lower(), "log-level": "error"}
+    settings = resolve({**given, "management-port": "0"}, {})
     serving = asyncio.create_task(serve(settings))
     printed: list[str] = []
 
@@ -202,6 +203,11 @@ async def test_every_door_tells_of_its_failures_and_of_nothing_else(
     assert b" 401 " in await reader.readline()
     writer.close()
     assert refused == ["127.0.0.1"]
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(doors["management"].rpartition(":")[2]))
+    writer.write(b"GET /subscriptions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\n\r\n")
+    assert b" 401 " in await reader.readline()
+    writer.close()
+    assert refused == ["127.0.0.1"] * 2
     os.kill(os.getpid(), signal.SIGTERM)
     await serving
     gc.unfreeze()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.house import AccountHouse
+from support.merged_query import MergedQuery
 from support.passing_time import passing
 
 from armillary import limits
@@ -18,7 +19,6 @@ from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
 from armillary.account.items.items import ItemOptions, Member
 from armillary.account.queries import item_pages
-from armillary.account.queries.merged_queries import gather
 from armillary.account.registry import AccountSettings
 from armillary.account.throughput import offers, provisioning
 from armillary.account.throughput.provisioning import Throughput
@@ -179,7 +179,7 @@ async def test_pages_are_refused_too_and_end_before_partitions_that_have_nothing
     assert (await refusal(item_pages.read_feed(house.account, container, rest))).kind is Kind.THROTTLED
     refused_before = container.partitions[1].meter.totals.refused
     bound = compile_query("SELECT * FROM c ORDER BY c.id", ()).bind({}, container.query_context())
-    gathering = gather(house.account, container, bound, FeedOptions())
+    gathering = MergedQuery(house.account, container, bound, FeedOptions())
     assert (await refusal(gathering.page())).kind is Kind.THROTTLED
     assert container.partitions[1].meter.totals.refused == refused_before + 1
     house.clock.advance(1)
@@ -495,7 +495,7 @@ async def test_what_meters_count_is_what_was_answered(seed: int, mode: str) -> N
                     bound = compile_query("SELECT c.n, COUNT(1) AS k FROM c GROUP BY c.n", ()).bind(
                         {}, container.query_context()
                     )
-                    return (await gather(house.account, container, bound, FeedOptions()).page()).charge_ru
+                    return (await MergedQuery(house.account, container, bound, FeedOptions()).page()).charge_ru
                 case _:
                     members = [
                         Member(dice.choice([Verb.CREATE, Verb.UPSERT]), document={**document, "id": f"m{number}"})

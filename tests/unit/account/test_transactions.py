@@ -16,6 +16,7 @@ from armillary.account.catalog.container_state import as_collection
 from armillary.account.check import check_account
 from armillary.account.collections import document_operations, indexes
 from armillary.account.collections.document_operations import changing, deleting, inserting
+from armillary.account.collections.spanning_transactions import SpanningTransaction
 from armillary.account.collections.transactions import Transaction
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
@@ -151,6 +152,38 @@ async def test_commits_are_done_once_and_over_splits(shop: Shop) -> None:
     await transaction.commit(record)
     assert sum((await seen(shop.account, container, ("p1",))).values()) == 3
     assert document_operations.recorded(container, b"s" * 16, 3) == {0: b"{}"}
+
+
+async def test_parts_commit_together_over_splits(shop: Shop) -> None:
+    sharded, plain = await shop.collection("pk"), await shop.collection(name="plain", database="other")
+    await put(sharded, shop.clock, *[{"_id": number, "pk": f"p{number % 9}", "n": 0} for number in range(90)])
+    await put(plain, shop.clock, {"_id": 1, "n": 0})
+    transaction = await SpanningTransaction.begin(shop.account)
+    keys = [Key((f"p{number}",)) for number in range(9)]
+    for number, key in enumerate(keys[:5]):
+        inside = await transaction.within(sharded, key, is_own=False)
+        await set_n(inside, key, number, 1)
+    await shop.split(sharded)
+    for number, key in enumerate(keys[5:], 5):
+        inside = await transaction.within(sharded, key, is_own=False)
+        assert (await seen(shop.account, inside, key))[number] == 0
+        await set_n(inside, key, number, 1)
+    await set_n(await transaction.within(plain, None, is_own=False), (), 1, 5)
+    await set_n(plain, (), 1, 3)  # another client: what is committed is all or nothing
+    with pytest.raises(Failure) as caught:
+        await transaction.commit()
+    assert caught.value.details["reason"] is Reason.WRITE_CONFLICT
+    assert not any((await seen(shop.account, sharded, ())).values())
+    transaction = await SpanningTransaction.begin(shop.account)
+    for number, key in enumerate(keys):
+        await set_n(await transaction.within(sharded, key, is_own=False), key, number, 1)
+    await set_n(await transaction.within(plain, None, is_own=False), (), 1, 5)
+    await shop.split(sharded, 1)
+    record = Record(b"s" * 16, 3, (0,), (b"{}",))
+    await transaction.commit(record)
+    assert sum((await seen(shop.account, sharded, ())).values()) == 9
+    assert (await seen(shop.account, plain, ()))[1] == 5
+    assert document_operations.recorded(plain, b"s" * 16, 3) == {0: b"{}"}
 
 
 async def test_new_rules_end_a_transaction(shop: Shop) -> None:

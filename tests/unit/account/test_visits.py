@@ -62,7 +62,7 @@ def spent(container: Container) -> int:
 async def metered(shop: Shop) -> Container:
     container = await shop.container()
     [partition] = container.partitions.values()
-    partition.meter.budget = Budgets(shop.account)._budget(partition.meter, 40_000)
+    partition.meter.budget = Budgets(shop.account, shop.account.history)._budget(partition.meter, 40_000)
     return container
 
 

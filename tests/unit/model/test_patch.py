@@ -66,6 +66,7 @@ def test_replace_and_remove() -> None:
     assert patched({"op": "replace", "path": "/s", "value": []})["s"] == []
     assert patched({"op": "replace", "path": "/list/2", "value": []})["list"] == [1, 2, []]
     assert "s" not in patched({"op": "remove", "path": "/s"})
+    assert "s" not in patched({"op": "remove", "path": "/s", "value": None})  # as azure-cosmos for Java writes it
     assert patched({"op": "remove", "path": "/list/0"})["list"] == [2, 3]
     for op in ({"op": "replace", "value": 1}, {"op": "remove"}):
         for path in ("/missing", "/list/3", "/list/-", "/tenant/missing", "/s/0", "/list/x", "/list/01", "/list/-1"):

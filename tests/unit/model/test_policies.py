@@ -298,15 +298,33 @@ def test_what_replace_may_not_change() -> None:
     check_replacement(old, {**old, "indexingPolicy": {}})
     check_replacement(old, {**old, "indexingPolicy": {}, "vectorEmbeddingPolicy": None, "defaultTtl": 5})
     check_replacement({**old, "vectorEmbeddingPolicy": None, "indexingPolicy": {}}, old)
+    spelled = {"paths": ['/"id"'], "kind": "Hash", "version": 2}
+    quoted = {"vectorIndexes": [{"path": "/'vector1'", "type": "flat"}]}
+    check_replacement(old, {**old, "partitionKey": spelled, "indexingPolicy": quoted})
+    check_replacement(old, {**old, "uniqueKeyPolicy": {"uniqueKeys": [{"paths": ['/"a"']}]}})
+    two = [{"paths": ["/a", "/b/c"]}, {"paths": ["/d"]}]
+    turned = [{"paths": ["/d"]}, {"paths": ["/b/c", "/a"]}]
+    check_replacement(
+        {"id": "c", "uniqueKeyPolicy": {"uniqueKeys": two}}, {"id": "c", "uniqueKeyPolicy": {"uniqueKeys": turned}}
+    )
     changes: list[tuple[dict[str, Any], str]] = [
         ({"id": "d"}, "id of a container"),
         ({"partitionKey": {"paths": ["/a"], "kind": "Hash", "version": 2}}, "Partition key"),
+        ({"partitionKey": {"paths": ["/id"], "kind": "Hash", "version": 1}}, "Partition key"),
+        ({"partitionKey": {"paths": ["/id"], "kind": "MultiHash", "version": 2}}, "Partition key"),
+        ({"partitionKey": {"paths": ["/i/d"], "kind": "Hash", "version": 2}}, "Partition key"),
+        ({"partitionKey": None}, "Partition key"),
+        ({"uniqueKeyPolicy": {"uniqueKeys": [{"paths": ["/a", "/b"]}]}}, "Unique keys"),
         ({"uniqueKeyPolicy": {"uniqueKeys": []}}, "Unique keys"),
         ({"uniqueKeyPolicy": None}, "Unique keys"),
         ({"clientEncryptionPolicy": {"includedPaths": []}}, "encryption"),
         (
             {"vectorEmbeddingPolicy": embedding(dimensions=384)},
             "Paths in existing embedding policy cannot be modified in Collection Replace",
+        ),
+        (
+            {"indexingPolicy": {"vectorIndexes": [{"path": '/"vector1"', "type": "quantizedFlat"}]}},
+            "Paths in existing vector indexing policy cannot be modified in Collection Replace",
         ),
         (
             {"indexingPolicy": {"vectorIndexes": [{"path": "/vector1", "type": "quantizedFlat"}]}},

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from armillary.query.ordered_merge import OrderedMerge
-from armillary.query.page import START, Counters, Page
+from armillary.query.page import START, Counters, Page, Position
 
 
 class Numbers:
@@ -21,8 +21,8 @@ class Numbers:
     async def read(self, max_items: int, max_bytes: int) -> Page:
         count = self._dice.randint(0, max_items)
         run, self._rows = self._rows[:count], self._rows[count:]
-        orders, rows = [order for order, _ in run], [row for _, row in run]
-        return Page(rows, START if self._rows else None, Counters(), sum(map(len, rows)), orders)
+        positions, rows = [Position(order=order) for order, _ in run], [row for _, row in run]
+        return Page(rows, START if self._rows else None, Counters(), sum(map(len, rows)), positions)
 
 
 async def rows_of(merge: OrderedMerge[Numbers], dice: random.Random) -> list[bytes]:
@@ -73,7 +73,7 @@ async def test_rows_are_taken_until_there_are_enough_or_a_lane_waits() -> None:
         async def read(self, max_items: int, max_bytes: int) -> Page:
             run, self._rows = self._rows[:2], self._rows[2:]
             rows = [row for _, row in run]
-            return Page(rows, START if self._rows else None, Counters(), 0, [order for order, _ in run])
+            return Page(rows, START if self._rows else None, Counters(), 0, [Position(order=order) for order, _ in run])
 
     merge = OrderedMerge([Twos("a", [1, 2, 3], random.Random(0)), Twos("b", [4, 5], random.Random(0))])
     await merge.fill(2, 1000)

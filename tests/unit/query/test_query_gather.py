@@ -15,7 +15,6 @@ from support.limits import WithLimits
 from support.shelf import KEY, Shelf
 from unit.query.test_query_differential import POLICIES, Known, an_item
 
-from armillary import limits
 from armillary.errors import Failure
 from armillary.languages.sql.compiling.compile import compile_query
 from armillary.languages.sql.syntax.parser import parse_query
@@ -54,17 +53,8 @@ class ShelfSource:
         return self._execution.state
 
 
-async def all_rows(gather: Gather, dice: random.Random) -> list[Any]:
-    rows: list[Any] = []
-    for _ in range(10_000):
-        if gather.is_done:
-            return rows
-        max_items = dice.choice([1, 3, 1000])
-        is_late = dice.choice([lambda: False, lambda: True])
-        page = await gather.page(max_items, dice.choice([50, 10**6]), is_late)
-        assert len(page) <= max_items
-        rows += map(orjson.loads, page)
-    raise AssertionError("it never ends")
+async def all_rows(gather: Gather) -> list[Any]:
+    return list(map(orjson.loads, await gather.rows(lambda: None)))
 
 
 def serial(shelves: list[Shelf], *, is_descending: bool) -> list[Any]:
@@ -106,7 +96,7 @@ async def test_gathered_rows_are_those_of_all_items_together(chunk: int, with_li
             selection = partial(bound.selection)
             sources = [ShelfSource(shelf, selection, dice, is_indexed=is_indexed) for shelf in shelves]
             try:
-                rows = await all_rows(Gather(bound.selection, sources), dice)
+                rows = await all_rows(Gather(bound.selection, sources))
             except Exception as error:
                 raise AssertionError(told) from error
             assert reference.same(rows, expected), f"{told}\n{rows}\n{expected}"
@@ -147,24 +137,7 @@ def begin(text: str, shelves: list[Shelf]) -> tuple[Gather, list[ShelfSource]]:
 )
 async def test_the_whole_is_counted_skipped_and_told_apart_once(text: str, expected: list[Any]) -> None:
     gather, _ = begin(text, await shelves_of(4, 40))
-    assert await all_rows(gather, random.Random(2)) == expected
-
-
-async def test_a_short_answer_reads_little_of_many_partitions() -> None:
-    shelves = await shelves_of(4, 4000)
-    gather, sources = begin("SELECT TOP 3 VALUE c.n FROM c ORDER BY c.n", shelves)
-    assert list(map(orjson.loads, await gather.page(100))) == [0, 1, 2] and gather.is_done
-    assert all(sum(source.reads) <= 3 for source in sources)
-    gather, sources = begin("SELECT TOP 3 VALUE c.n FROM c", shelves)
-    assert len(await gather.page(100)) == 3 and gather.is_done
-    assert [len(source.reads) > 0 for source in sources] == [True, False, False, False]
-
-
-async def test_rows_are_read_ahead_by_a_hundred_at_most() -> None:
-    gather, sources = begin("SELECT VALUE c.n FROM c ORDER BY c.n", await shelves_of(2, 1000))
-    rows = await gather.page(1000)
-    assert list(map(orjson.loads, rows)) == list(range(1000))
-    assert all(max(source.reads) <= limits.PAGE_ITEMS_DEFAULT for source in sources)
+    assert await all_rows(gather) == expected
 
 
 @pytest.mark.parametrize(
@@ -179,11 +152,11 @@ async def test_what_is_held_for_the_whole_has_a_limit(limit: str, text: str, wit
     shelves = await shelves_of(4, 40)
     with_limits(**{limit: 40})
     gather, _ = begin(text, shelves)
-    assert await all_rows(gather, random.Random(3))
+    assert await all_rows(gather)
     with_limits(**{limit: 39})  # each partition has 10 and none is over it
     gather, _ = begin(text, shelves)
     with pytest.raises(Failure, match="more than 39"):
-        await all_rows(gather, random.Random(3))
+        await all_rows(gather)
 
 
 async def test_arrays_spoil_the_least_value_in_whatever_partition_they_are() -> None:
@@ -192,10 +165,10 @@ async def test_arrays_spoil_the_least_value_in_whatever_partition_they_are() -> 
     await shelves[0].put([{"id": "1", "pk": "x", "n": 1}])
     await shelves[1].put([{"id": "2", "pk": "x"}])
     gather, _ = begin("SELECT VALUE MIN(c.n) FROM c", shelves)
-    assert await all_rows(gather, random.Random(4)) == [1]
+    assert await all_rows(gather) == [1]
     await shelves[2].put([{"id": "3", "pk": "x", "n": [1]}])
     gather, _ = begin("SELECT VALUE MIN(c.n) FROM c", shelves)
-    assert await all_rows(gather, random.Random(4)) == []
+    assert await all_rows(gather) == []
 
 
 RANKED = [
@@ -228,4 +201,4 @@ async def test_scores_are_those_of_all_items_together(text: str, with_limits: Wi
         await shelf.put(items)
     expected = compile_query(text).bind({}).evaluate_over(serial(shelves, is_descending=False))
     gather, _ = begin(text, shelves)
-    assert expected and await all_rows(gather, dice) == expected
+    assert expected and await all_rows(gather) == expected

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from armillary.account.catalog.allocation import UNFINISHED, Reservation, count, new_rid, new_store_number, store_key
-from armillary.account.catalog.catalog_events import report_changes
+from armillary.account.catalog.catalog_events import Tell, report_changes
 from armillary.account.catalog.container_state import Body, ContainerState
 from armillary.account.catalog.records import Record, check_etag, creation_order_of
 from armillary.account.catalog.unknown_outcomes import OutcomeResolver
@@ -50,6 +50,7 @@ class Catalog:
         self._offers: dict[str, Record] = {}  # by the rid of what they are for
         self.left_lsn = 0  # the highest of the containers that were deleted: lsns are not given out again
         self.lsn_of: Callable[[Record], int] = lambda _: 0  # the highest that was given out in a container
+        self.on_reported: Tell = lambda verb, path: None  # told of databases and containers that came or went
         # Called with the new value when a setting was changed by another node.
         self.on_setting: dict[str, Callable[[bytes | None], None]] = {}
 
@@ -71,6 +72,10 @@ class Catalog:
     async def check_readable(self) -> None:
         """Raises if storage cannot be read now."""
         await self._store.read(lambda view: None)
+
+    async def settle(self) -> None:
+        """When this returns, all transactions that ran before are durable. In a cluster, this node led then."""
+        await self._store.write(lambda txn: None)
 
     # Looking up.
 
@@ -231,7 +236,7 @@ class Catalog:
             await self._outcomes.write(run, enter, removed, waits=True)  # the caller goes on with it
 
     def _put_in_place(self, removed: Sequence[Record], added: Sequence[Record]) -> None:
-        report_changes(removed, added, self.get)
+        report_changes(removed, added, self.get, self.on_reported)
         for record in removed:
             self._leave(record)
         for record in added:

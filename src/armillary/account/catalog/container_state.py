@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from armillary import limits
 from armillary.model.bson.bson_json import from_json, to_json
@@ -116,6 +116,15 @@ class MigrationTarget:
     source_rid: str
     adds_policy: bool  # the migration switched the source's change feed policy on, and switches it off at the end
     like: Body | None  # the source's definition when the target was made
+    filter: str | None = None  # of the items that are moved; None: all
+
+
+class MovedItems(NamedTuple):
+    """Items that were moved to a container of their own: they are no longer written here."""
+
+    filter: str
+    target: str  # the name of that container
+    target_rid: str  # which it is: another one may have the name after it
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,7 @@ class ContainerState:
     former_key: FormerKey | None = None
     former_rid: str | None = None  # hexadecimal: the container that it was before a migration
     migration: MigrationTarget | None = None
+    moved: tuple[MovedItems, ...] = ()
     stored: Body = field(default_factory=dict, compare=False, repr=False)  # what it was parsed from
 
     @classmethod
@@ -320,11 +330,14 @@ def _write_collection(given: CollectionState) -> Body:
 
 
 def _parse_migration(stored: Body) -> MigrationTarget:
-    return MigrationTarget(stored["source"], stored["adds_policy"], stored.get("like"))
+    return MigrationTarget(stored["source"], stored["adds_policy"], stored.get("like"), stored.get("filter"))
 
 
 def _write_migration(given: MigrationTarget) -> Body:
-    return {"source": given.source_rid, "adds_policy": given.adds_policy, "like": given.like}
+    written: Body = {"source": given.source_rid, "adds_policy": given.adds_policy, "like": given.like}
+    if given.filter is not None:
+        written["filter"] = given.filter
+    return written
 
 
 _AS_IT_IS: Final = _Codec(lambda stored: stored, lambda given: given)
@@ -356,6 +369,7 @@ _FIELDS: Final[tuple[tuple[str, str, _Codec], ...]] = (
     ("former_key", "former_key", _FORMER_KEY),
     ("former_rid", "former_rid", _AS_IT_IS),
     ("migration", "migration", _MIGRATION),
+    ("moved", "moved", _listed(lambda stored: MovedItems(**stored), lambda given: given._asdict())),
 )
 _REQUIRED: Final = frozenset({"ranges", "next_range", "rules_number", "first_lsn"})
 _DROPPED_IF_EMPTY: Final = frozenset(
@@ -369,6 +383,7 @@ _DROPPED_IF_EMPTY: Final = frozenset(
         "former_key",
         "former_rid",
         "migration",
+        "moved",
     }
 )
 _EMPTY: Final = ContainerState((), 0, 0, 0)

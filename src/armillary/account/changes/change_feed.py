@@ -15,18 +15,21 @@ import orjson
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.captures.notes import Note
 from armillary.account.changes import feed_positions
 from armillary.account.changes.feed_positions import Positions, Stretch
 from armillary.account.container import Container
 from armillary.account.visits.page_walk import FeedOptions, PageWalk, SliceEnd
+from armillary.account.visits.visits import session_behind
 from armillary.errors import bad_request
 from armillary.model import charges
 from armillary.model.documents import json_document, json_text
-from armillary.model.encoding import payload_of
+from armillary.model.encoding import payload_of, unpack_header
 from armillary.model.values import UNDEFINED
 from armillary.partition.budget import READ_DEPOSIT
 from armillary.partition.history.change_reading import Changed, ChangeReader, Room, VersionReader
 from armillary.partition.history.versions import CREATED, DELETED, EXPIRED, REPLACED, Version
+from armillary.partition.operations import Result
 
 _OPERATIONS = {CREATED: "create", REPLACED: "replace", DELETED: "delete", EXPIRED: "delete"}
 
@@ -106,12 +109,21 @@ class _ChangeWalk(PageWalk[ChangeReader]):
         ]
 
     async def _fill(self) -> None:
+        topology = self._account.topology
+        if topology is not None and not topology.may_answer_strongly:
+            self._check_positions()
         if not self._is_from_now:
             await super()._fill()
             return
         for reader in self._parts:
             self._bill.enter(reader.partition, self._deposit)
             reader.lsn = await reader.partition.read(reader.partition.lsn_in)
+
+    def _check_positions(self) -> None:
+        """On a node of a cluster that may be behind: refuse a position that another node has given."""
+        for reader in self._parts:
+            if reader.lsn > reader.partition.head.lsn:
+                raise session_behind("The change feed position is ahead of this node.", reader.partition)
 
     async def _read_slice(self, index: int) -> SliceEnd:
         clock, page = self._account.clock, self._page
@@ -143,6 +155,11 @@ class _ChangeWalk(PageWalk[ChangeReader]):
         page.charge_ru, page.lsns = self._settle()
         return page
 
+    def _note(self) -> Note:
+        note = Note("changes", Result.READ, 0.0, self._options.key, is_alone=False)
+        note.rows, note.size_bytes = len(self._page.items), self._size_bytes
+        return note
+
     @property
     def _is_part(self) -> bool:
         """Whether the request names a range and is about some of its keys only, or comes from a client that will make
@@ -162,10 +179,14 @@ class _ChangeWalk(PageWalk[ChangeReader]):
 # Changes as JSON.
 
 
-def change_row(changed: Changed, container: Container) -> bytes:
-    """The item with its lsn; where all versions are read, what was done to it."""
+def change_row(changed: Changed, container: Container, *, is_beside: bool = False) -> bytes:
+    """The item with its lsn, which stands beside the item with `is_beside`, and in it otherwise. Where all versions are
+    read, what was done to it."""
     if changed.version is not None:
         return _version_row(changed.lsn, changed.version, container)
+    if is_beside:
+        current, changed_s = json_text(changed.stored, container.schema), unpack_header(changed.stored).ts
+        return b'{"current":%b,"metadata":{"lsn":%d,"crts":%d}}' % (current, changed.lsn, changed_s)
     # The lsn is no part of what is stored; the text of an item ends with a brace.
     return b'%b,"_lsn":%d}' % (json_text(changed.stored, container.schema)[:-1], changed.lsn)
 
@@ -194,10 +215,11 @@ def _version_row(lsn: int, version: Version, container: Container) -> bytes:
 
 
 def _deleted(stored: bytes, container: Container) -> dict[str, Any]:
-    """Which item a delete is about, as the service says it: by its id and the values of its partition key."""
+    """Which item a delete is about, as the service says it: by its id and the values of its partition key, each under
+    its path without the first slash (.NET's client, `ChangeFeedMetadata.PartitionKey`) and without quotes."""
     document = json_document(stored, container.schema)
     named: dict[str, Any] = {"id": document["id"]}
     if container.key is not None:
-        values = zip(container.key.paths, container.key_of(document), strict=False)
-        named["partitionKey"] = {path[1:]: value for path, value in values if value is not UNDEFINED}
+        values = zip(container.key.steps, container.key_of(document), strict=False)
+        named["partitionKey"] = {"/".join(steps): value for steps, value in values if value is not UNDEFINED}
     return named

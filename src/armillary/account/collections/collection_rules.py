@@ -1,5 +1,6 @@
 """What a collection demands of its documents: its options as stored, the fields of its shard key, and its validator,
-which is run on every document that is written unless the collection only warns.
+which is run on every document that is written unless the collection only warns. Time series are collections whose
+documents have a date.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from bson.datetime_ms import DatetimeMS
+
 from armillary.account.container import Container
 from armillary.clock import Clock
-from armillary.errors import Failure, Kind
+from armillary.errors import Failure, Kind, bad_request
 from armillary.languages.mongo.collation import key_function, parse_collation
 from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import cached_matcher, compile_filter
@@ -75,7 +78,27 @@ def check_shard_field(before: Document, after: Document, field: str) -> None:
         raise immutable_refused(field)
 
 
-# The validator.
+# Time series and validators.
+
+TIME_SERIES_EXPIRY = "$timeseries_expiry"  # the name of the index by whose dates a time series expires; not listed
+
+
+def check_of(container: Container, *, skips_validation: bool) -> Check | None:
+    """What every document that is written must pass; None: nothing. A time series needs its dates, whatever is
+    skipped."""
+    validates = None if skips_validation else validator_of(container)
+    series = options_of(container).get("timeseries")
+    if series is None:
+        return validates
+    field = series["timeField"]
+
+    def check(document: Document, before: Document | None) -> None:
+        if not isinstance(document.get(field), DatetimeMS):
+            raise bad_request(f"'{field}' must be present and contain a valid BSON UTC datetime value")
+        if validates is not None:
+            validates(document, before)
+
+    return check
 
 
 def validator_of(container: Container) -> Check | None:

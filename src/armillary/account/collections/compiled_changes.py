@@ -14,6 +14,7 @@ from armillary import limits, work
 from armillary.account.collections import collection_rules, indexes
 from armillary.account.collections.collection_rules import Check, dice
 from armillary.account.container import Container
+from armillary.errors import Kind
 from armillary.languages.mongo.collation import key_function, parse_collation
 from armillary.languages.mongo.expression_context import CLUSTER_TIME, Context
 from armillary.languages.mongo.filters.matching import Matcher, cached_matcher, compile_filter
@@ -24,6 +25,7 @@ from armillary.languages.mongo.updates.upserts import id_first
 from armillary.model.bson.bson_values import Document, encode, is_identical
 from armillary.partition.document_changes import Changed, ChangeStatement, CompiledChange
 from armillary.partition.operations import Operation
+from armillary.scripts.functions import CHANGING
 
 Transform = Callable[[Document], Document]
 
@@ -73,12 +75,14 @@ def compile_change(container: Container, statement: ChangeStatement) -> Compiled
     collation = parse_collation(statement.collation)
 
     def make_context() -> Context:
-        return Context.of(statement.now_ms, dice(container.clock), statement.let, key_function(collation))
+        return Context.of(
+            statement.now_ms, dice(container.clock), statement.let, key_function(collation), _javascript_before
+        )
 
     context = make_context()
     if statement.cluster_time is not None:
         context.values[CLUSTER_TIME] = statement.cluster_time
-    check = None if statement.skips_validation else collection_rules.validator_of(container)
+    check = collection_rules.check_of(container, skips_validation=statement.skips_validation)
     if statement.merge is not None:
         return merge_change(container, statement, _merging(statement, context), check)
     text_index = indexes.text_index(container)
@@ -90,6 +94,11 @@ def compile_change(container: Container, statement: ChangeStatement) -> Compiled
         return delete_change(statement, matcher, projection_of(statement, context, matcher))
     update = compile_update(statement.update, context, statement.array_filters)
     return update_change(container, statement, matcher, update, projection_of(statement, context, matcher), check)
+
+
+def _javascript_before(request: Document) -> Any:
+    """JavaScript runs in another process, for which a transaction cannot wait: the sender computes the change."""
+    raise work.Outlasted(Kind.RETRY_WITH, CHANGING)
 
 
 def bounded(change: CompiledChange, shares: int = 1) -> CompiledChange:

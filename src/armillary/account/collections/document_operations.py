@@ -69,7 +69,7 @@ class Found:
 
 async def find(container: Container, key: Key, id_value: Any, ask: Ask | None = None, read_factor: int = 1) -> Found:
     """The document with this `_id` and this shard key: a point read."""
-    visit = ReadItem(container.effective_key(key), id_text(id_value), read_factor, is_bson=True)
+    visit = ReadItem(container.effective_key(key), id_text(id_value), read_factor, is_bson=True, key=key)
     answer = await visits.run(container, visit, ask)
     return Found(answer.payload, answer.charge_ru, answer.lsn)
 
@@ -85,7 +85,7 @@ def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
     epk = container.effective_key(key)
     if is_refusing(container, epk):
         return None
-    answer = read_at_hand(container, ReadItem(epk, id_text(id_value), is_bson=True))
+    answer = read_at_hand(container, ReadItem(epk, id_text(id_value), is_bson=True, key=key))
     return Found(answer.payload, answer.charge_ru, answer.lsn) if answer is not None else None
 
 

@@ -6,6 +6,7 @@ Events of one partition come in the order of its log; those of several are merge
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -15,6 +16,7 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.container_state import ContainerState
 from armillary.account.container import Container
+from armillary.account.following import FollowingAccount
 from armillary.errors import Failure, Kind, Reason
 from armillary.model import documents, layout
 from armillary.model.encoding import unpack_header
@@ -23,6 +25,7 @@ from armillary.partition.history import change_stream_events, log
 from armillary.partition.history.change_stream_events import Event
 from armillary.partition.partition import Partition
 from armillary.storage.engine import View
+from armillary.storage.replication.group_commit import not_leader
 
 INSERT, UPDATE, REPLACE = change_stream_events.INSERT, change_stream_events.UPDATE, change_stream_events.REPLACE
 
@@ -44,8 +47,11 @@ class Told(NamedTuple):
 
 
 async def watch(account: Account, container: Container) -> None:
-    """Keep events from now on."""
+    """Keep events from now on. On a follower the leader is asked for it, and what it has written is waited for."""
     if container.are_events_begun:
+        return
+    if isinstance(account, FollowingAccount):
+        await _watch_at_leader(account, container)
         return
 
     def change(state: ContainerState, _new_store: object) -> ContainerState:
@@ -62,6 +68,28 @@ async def watch(account: Account, container: Container) -> None:
     for partition in partitions:
         await partition.keep_events()
     container.are_events_begun = partitions == list(container.partitions.values())
+
+
+async def _watch_at_leader(account: FollowingAccount, container: Container) -> None:
+    topology = account.topology
+    if await _has_begun(container):
+        return
+    if topology is None:
+        raise not_leader()
+    await asyncio.sleep(0)  # a request is started without a task, which a timeout needs
+    await topology.keep_events(container.record.rid)
+    if not await topology.refresh(limits.MONGO_CAUSAL_SECONDS_MAX) or not await _has_begun(container):
+        raise Failure(
+            Kind.UNAVAILABLE, "This node does not see yet that changes of the collection are kept. Try again."
+        )
+
+
+async def _has_begun(container: Container) -> bool:
+    """Whether every partition keeps events, as far as it is stored here."""
+    for partition in list(container.partitions.values()):
+        if await partition.read(change_stream_events.since) is None:
+            return False
+    return True
 
 
 def now(container: Container) -> Position:

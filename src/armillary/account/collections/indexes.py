@@ -13,11 +13,11 @@ from armillary.account.account import Account
 from armillary.account.catalog.container_rules import FIRST_SLOT, LAST_SLOT, new_rules
 from armillary.account.catalog.container_state import Body, ContainerState, IndexState, stored_change
 from armillary.account.catalog.records import Record
+from armillary.account.collections.collection_rules import TIME_SERIES_EXPIRY, shard_fields
 from armillary.account.container import Container
 from armillary.errors import Failure
 from armillary.languages.mongo.filters.text_search import TextIndex, text_index_of
 from armillary.languages.mongo.indexes.index_definitions import ID_DEFINITION, added, cannot_create
-from armillary.model.bson.bson_json import field_name
 from armillary.model.bson.bson_values import Document, shell_text
 
 # What definitions say about words, and the entries that say so: those of a record are replaced, never changed.
@@ -25,7 +25,12 @@ _text_indexes: Final[WeakKeyDictionary[Container, tuple[Any, TextIndex | None]]]
 
 
 def definitions(container: Container) -> list[Document]:
-    """All indexes of a collection, that of `_id` first."""
+    """All indexes of a collection that clients see, that of `_id` first."""
+    return [each for each in all_definitions(container) if each["name"] != TIME_SERIES_EXPIRY]
+
+
+def all_definitions(container: Container) -> list[Document]:
+    """The same with the index that a time series expires by."""
     return [dict(ID_DEFINITION), *[index.definition for index in container.state.indexes]]
 
 
@@ -45,11 +50,13 @@ async def create_indexes(account: Account, container: Container, wanted: Sequenc
     """Make the indexes that are not there yet, and return when all documents are in them: how many were made.
     Definitions come from `read_definition`. CONFLICT, with the name of the index, if documents are not unique by it."""
     async with account.control:
-        new = added(definitions(container), wanted)
+        new = added(definitions(container), [each for each in wanted if each["name"] != TIME_SERIES_EXPIRY])
+        if TIME_SERIES_EXPIRY not in [index.name for index in container.state.indexes]:
+            new += [each for each in wanted if each["name"] == TIME_SERIES_EXPIRY]
         if not new:
             return 0
-        for each in new:
-            _check_unique(container, each)
+        for each in new if container.is_collection else ():
+            check_unique(shard_fields(container), each)
         entries = [*container.state.indexes, *_entries(container, new)]
         await _change(account, container, entries)
     await account.restated(container)
@@ -100,16 +107,15 @@ def _entries(container: Container, new: Sequence[Document]) -> list[IndexState]:
     return entries
 
 
-def _check_unique(container: Container, definition: Document) -> None:
+def check_unique(shard_key: Sequence[str], definition: Document) -> None:
     """Values are unique inside a logical partition; so an index that is to say more must hold the shard key."""
-    if not definition.get("unique") or container.key is None or not container.is_collection:
+    if not definition.get("unique") or set(shard_key) <= set(definition["key"]):
         return
-    shard_key = {".".join([field_name(steps[0]) or "_id", *steps[1:]]): 1.0 for steps in container.key.steps}
-    if not set(shard_key) <= set(definition["key"]):
-        key = {path: float(value) if isinstance(value, int) else value for path, value in definition["key"].items()}
-        raise cannot_create(
-            f"cannot create unique index over {shell_text(key)} with shard key pattern {shell_text(shard_key)}"
-        )
+    key = {path: float(value) if isinstance(value, int) else value for path, value in definition["key"].items()}
+    pattern = dict.fromkeys(shard_key, 1.0)
+    raise cannot_create(
+        f"cannot create unique index over {shell_text(key)} with shard key pattern {shell_text(pattern)}"
+    )
 
 
 async def _change(account: Account, container: Container, entries: Sequence[IndexState]) -> None:

@@ -4,11 +4,13 @@ documents at the end, and backwards for `{$natural: -1}`. The position is the nu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
 
 from armillary import limits
+from armillary.account.captures.notes import Note, QueryNote
 from armillary.account.container import Container
 from armillary.account.visits import visits
 from armillary.account.visits.visits import Visit
@@ -17,6 +19,7 @@ from armillary.model import charges, layout
 from armillary.model.documents import bson_bytes
 from armillary.model.encoding import unpack_header
 from armillary.partition.partition import Partition
+from armillary.query.conditions import ALL
 from armillary.storage.engine import View
 
 BEGINNING = 0
@@ -50,6 +53,14 @@ class Tail(Visit[Tailed]):
     number: int
     is_backwards: bool = False
     OPERATION: ClassVar[str] = "query"
+
+    def notes(self, done: Tailed | None) -> Sequence[Note]:
+        [note] = Visit.notes(self, done)
+        note.query = QueryNote(ALL)
+        if done is not None:
+            note.rows = note.loaded = len(done.documents)
+            note.size_bytes = sum(map(len, done.documents))
+        return (note,)
 
     async def run(self, container: Container, partition: Partition) -> Tailed:
         assert container.key is None

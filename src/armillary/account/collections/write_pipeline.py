@@ -129,7 +129,9 @@ class Ahead:
         end = at + len(batch)
         shares = {partition: [batch[place] for place in own] for partition, own in places.items()}
         try:
-            found = await run_together(shares, lambda: self._written(places, batch, at, end), self._ask)
+            found = await run_together(
+                self._container, shares, lambda: self._written(places, batch, at, end), self._ask
+            )
         except (MemberFailed, Repeated, _Broken):
             return None
         if found is None:

@@ -48,14 +48,14 @@ from armillary.languages.gremlin.syntax.tokens import Direction
 from armillary.languages.gremlin.values.comparing import is_number, shown
 from armillary.languages.gremlin.values.elements import Edge, Vertex
 from armillary.model.items import SYSTEM_PROPERTIES
-from armillary.model.keys import NO_KEY, Key, key_forms
+from armillary.model.keys import NO_KEY, Key, key_forms, parse_path
 from armillary.query.conditions import Equal, both
 from armillary.query.selection import Selection, Stage
 
 _PAGE_TEXT: Final = b"gremlin"  # what the continuations of our own pages are bound to
 _OPERATIONS_MAX: Final = 10_000  # that a profile tells of
 _IDS_AT_ONCE: Final = 1_000
-_REFUSED_KEYS: Final = ("/id", "/label")
+_REFUSED_KEYS: Final = (("id",), ("label",))
 
 Given = TypeVar("Given", Vertex, Edge)
 
@@ -85,12 +85,13 @@ def graph_key(container: Container) -> str | None:
 
 def check_key_path(path: str, name: str) -> None:
     """Refuses what a graph cannot be partitioned by."""
-    if path in _REFUSED_KEYS:
+    steps = parse_path(path)
+    if steps in _REFUSED_KEYS:
         raise bad_request(
             f"Partition key path '{path}' of graph '{name}' is not allowed: '/id' and '/label' are not supported as "
             "partition keys of a Gremlin container. Choose a property."
         )
-    if path.count("/") > 1:
+    if len(steps) > 1:
         raise bad_request(
             f"The partition key of graph '{name}' is inside another property ({path}). Choose a property of vertices."
         )
@@ -236,10 +237,11 @@ class StoredGraph:
         if not isinstance(id, str):
             return None
         if self.partition_key is None:
-            return container.effective_key(NO_KEY), id
+            return Point(container.effective_key(NO_KEY), id, NO_KEY)
         if partition is ANYWHERE or not _is_key_value(partition):
             return None
-        return container.effective_key(Key((partition,))), id
+        key = Key((partition,))
+        return Point(container.effective_key(key), id, key)
 
     async def _read_points(self, points: Sequence[Point]) -> list[bytes | None]:
         begun_s = self._clock.elapsed_s()
@@ -319,6 +321,7 @@ class StoredGraph:
     # Writes.
 
     async def write(self, writes: Sequence[Write]) -> None:
+        self._account.check_writable()
         if self._is_read_only:
             raise Failure(Kind.FORBIDDEN, "The key that was given may read and not write.")
         await graph_writes.write(self, self._container, self._clock, writes)

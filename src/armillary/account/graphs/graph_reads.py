@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import orjson
 
 from armillary import limits
+from armillary.account.captures.notes import Note, QueryNote, spread
 from armillary.account.container import Container
 from armillary.account.graphs.graph_documents import Item, edge_item, sink_partition, vertex_item
 from armillary.account.visits import visits
@@ -24,15 +25,28 @@ from armillary.errors import Reason, computed_too_large
 from armillary.model import charges, documents, layout
 from armillary.model.charges import QueryWork
 from armillary.model.encoding import encode_term, unpack_header
-from armillary.model.key_values import same_component
+from armillary.model.key_values import Key, same_component
 from armillary.partition.budget import QUERY_DEPOSIT
+from armillary.partition.operations import Result
 from armillary.partition.partition import Partition
 from armillary.query.access.access_path import WHOLE, Index, candidates, path_prefix
-from armillary.query.conditions import ALL, Equal
+from armillary.query.conditions import ALL, Equal, In
 from armillary.query.page import Counters
 from armillary.storage.engine import View
 
-Point = tuple[bytes, str]  # effective key, id
+
+class Point(NamedTuple):
+    """Where an element is."""
+
+    epk: bytes
+    item_id: str
+    key: Key  # for captures
+
+    @property
+    def place(self) -> tuple[bytes, str]:
+        return self.epk, self.item_id
+
+
 _LOOK_AT_CLOCK_EVERY = 32
 _POINTS_AT_ONCE = 1024
 _LOADED_AT_ONCE = 256
@@ -55,7 +69,7 @@ class Tally:
 async def read_points(container: Container, points: Sequence[Point], tally: Tally) -> list[bytes | None]:
     """The JSON of the items at these points, in their order; None where there is none."""
     if len(points) == 1:
-        return [await _read_point(container, *points[0], tally)]
+        return [await _read_point(container, points[0], tally)]
     found: list[bytes | None] = [None] * len(points)
     left = list(range(len(points)))
     while left:
@@ -63,10 +77,10 @@ async def read_points(container: Container, points: Sequence[Point], tally: Tall
     return found
 
 
-async def _read_point(container: Container, epk: bytes, item_id: str, tally: Tally) -> bytes | None:
+async def _read_point(container: Container, point: Point, tally: Tally) -> bytes | None:
     """One alone, as most are asked for."""
     tally.fanout = 1
-    answer = await visits.run(container, ReadItem(epk, item_id))
+    answer = await visits.run(container, ReadItem(point.epk, point.item_id, key=point.key))
     tally.charge_ru += answer.charge_ru
     if answer.payload is not None:
         tally.add((answer.payload,))
@@ -123,8 +137,19 @@ class ReadPoints(Visit[PointsRead]):
     points: Sequence[Point]
     OPERATION: ClassVar[str] = "read"
 
+    def notes(self, done: PointsRead | None) -> Sequence[Note]:
+        texts: Sequence[bytes | None] = done.texts if done is not None else [None] * len(self.points)
+        notes = []
+        for point, text in zip(self.points, texts, strict=True):
+            note = Note("read", Result.MISSING, charges.failed_read_ru(1), point.key, point.item_id, is_alone=False)
+            if text is not None:
+                note.outcome, note.charge_ru = Result.READ, charges.read_ru(len(text))
+                note.rows, note.size_bytes = 1, len(text)
+            notes.append(note)
+        return spread(notes, done.charge_ru) if done is not None else notes
+
     async def run(self, container: Container, partition: Partition) -> PointsRead:
-        keys = [layout.id_key(*point) for point in self.points]
+        keys = [layout.id_key(*point.place) for point in self.points]
         stored = await partition.read(lambda view: _at(view, keys))
         is_live = liveness(container, partition.clock)
         texts = [
@@ -389,6 +414,14 @@ class ReadNaming(Visit[NamingRead]):
     epk: bytes | None = None  # of none in particular
     DEPOSIT: ClassVar[int] = QUERY_DEPOSIT
     OPERATION: ClassVar[str] = "query"
+
+    def notes(self, done: NamingRead | None) -> Sequence[Note]:
+        [note] = Visit.notes(self, done)
+        note.query = QueryNote(In(self.path, tuple([each.value for each in self.asked])))
+        if done is not None:
+            note.rows = note.loaded = len(done.found)
+            note.size_bytes = done.size_bytes
+        return (note,)
 
     async def run(self, container: Container, partition: Partition) -> NamingRead:
         clock, schema = partition.clock, container.schema

@@ -51,7 +51,8 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
     key = options.key
     if key is None:
         raise bad_request(KEY_MISSING)
-    visit = ReadItem(container.effective_key(key), item_id, options.read_factor, options.if_none_match, options.session)
+    epk = container.effective_key(key)
+    visit = ReadItem(epk, item_id, options.read_factor, options.if_none_match, options.session, key=key)
     answer = read_at_hand(container, visit, options.ask) or await visits.run(container, visit, options.ask)
     if answer.result is Result.MISSING:
         raise visits.metered(
@@ -235,6 +236,12 @@ async def present_etag(container: Container, item_id: str, key: Key) -> str | No
     return (await visits.run_uncounted(container, FindItem(container.effective_key(key), item_id=item_id))).etag
 
 
+async def rid_behind_id(container: Container, item_id: str, key: Key) -> str | None:
+    """The rid of the item with an id, as its `_rid` reads; None: there is none."""
+    found = await visits.run_uncounted(container, FindItem(container.effective_key(key), item_id))
+    return resources.item_rid_text(container.record.rid, found.number) if found.number is not None else None
+
+
 async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:
     """The id of the item that a rid link names. A rid does not tell the partition key, so that must be given."""
     number = resources.item_rid(resources.rid_bytes(rid) or b"")
@@ -246,4 +253,4 @@ async def id_behind_rid(container: Container, rid: str, key: Key | None) -> str:
         if found.item_id is not None:
             return found.item_id
     missing = Failure(Kind.NOT_FOUND, f"No item with the rid '{rid}' exists in this logical partition.", charge_ru=1.0)
-    raise visits.refused_at(container.partition_for(epk), missing, epk)
+    raise visits.refused_at(container, container.partition_for(epk), missing, epk, "read")

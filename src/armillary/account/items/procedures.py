@@ -6,26 +6,28 @@ write conflict. `scripts/` has the JavaScript engine and the API that scripts ca
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.captures.notes import Note, note_of, spread
 from armillary.account.catalog.container_state import Body
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.visits import visits
 from armillary.account.visits.visits import Done, Session, Visit, check_session
-from armillary.errors import Failure, Kind, bad_request
+from armillary.errors import Failure, Kind, Reason, bad_request
 from armillary.model.items import strip_system_properties, validate_name
 from armillary.model.keys import Key
 from armillary.model.resources import ResourceType
 from armillary.model.sendable import LOCAL
 from armillary.partition.budget import HUNDREDTHS, WRITE_DEPOSIT, Ask
+from armillary.partition.operations import Operation, Outcome, Result
 from armillary.partition.partition import Partition
 from armillary.scripts.calls import Trace as Trace
-from armillary.scripts.functions import QueryFunctions
+from armillary.scripts.functions import DocumentFunctions, QueryFunctions
 from armillary.scripts.run import Role, Script, Setting, run_script
 from armillary.scripts.transaction import Home, ScriptTransaction, database_of
 
@@ -64,10 +66,11 @@ async def execute(
 
 @dataclass(slots=True)
 class Attempts:
-    """How often a transaction of scripts was tried, and until when."""
+    """How often a transaction of scripts was tried, and until when; and what the last attempt wrote, for captures."""
 
     count: int = 0
     ends_s: float = 0.0
+    written: Sequence[tuple[Operation, Outcome]] = ()
 
 
 class ScriptVisit(Visit[Done]):
@@ -112,7 +115,20 @@ class ScriptVisit(Visit[Done]):
             failure.charge_ru = max(self.least_ru(), transaction.charge_ru)
             raise
         done.charge_ru = self.least_ru() + transaction.charge_ru
+        if container.recording is not None:
+            attempts.written = transaction.written
         return done
+
+    def notes(self, done: Done | None) -> Sequence[Note]:
+        """The run, with what it costs beside its writes, and each write; for a write with triggers, the writes."""
+        written = self.attempts.written if done is not None else ()
+        notes = [note_of(*each, is_alone=False, is_grouped=True) for each in written]
+        if self.OPERATION == "execute" or not notes:
+            run = Note(self.fault_name(), Kind.INTERNAL, 0.0, self.key, is_alone=False, is_grouped=True)
+            if done is not None:
+                run.outcome = Result.READ
+            notes.insert(0, run)
+        return spread(notes, done.charge_ru) if done is not None else notes
 
     def is_tried_again(self, failure: Failure) -> bool:
         if failure.kind is Kind.RETRY_WITH:
@@ -174,6 +190,22 @@ def query_functions(account: Account, container: Container) -> QueryFunctions:
 
     database = database_of(container.schema.self_link)
     return QueryFunctions(lambda: account.function_processes.of(database), find)
+
+
+def document_functions(account: Account, database: str) -> Callable[[dict[str, Any]], Any]:
+    """The function that runs the JavaScript of one command of MongoDB, in the process of the command's database."""
+    functions = DocumentFunctions(lambda: account.function_processes.of(f"mongo:{database}"))
+
+    def run(request: dict[str, Any]) -> Any:
+        try:
+            return functions.run(request)
+        except Failure as failure:
+            if failure.kind is Kind.SCRIPT_FAILED:
+                message = failure.message.removesuffix(" Nothing was written.")
+                raise Failure(failure.kind, message, details={"reason": Reason.JAVASCRIPT_FAILED}) from None
+            raise
+
+    return run
 
 
 def _home(account: Account, container: Container, key: Key, epk: bytes) -> Home:

@@ -15,6 +15,7 @@ import orjson
 from armillary import limits
 from armillary.account.changes.feed_positions import Stretch
 from armillary.account.container import Container
+from armillary.account.migration.item_filter import Chooses
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model import documents, layout
@@ -30,6 +31,7 @@ from armillary.partition.history.retryable_write_records import stored_records
 from armillary.partition.history.versions import Version
 from armillary.partition.operations import Document, Draft, Operation, Verb, bson_draft, draft
 from armillary.partition.upkeep.background_throttle import Throttle, portions
+from armillary.partition.writing.fenced_items import unfenced_kind
 from armillary.partition.writing.writer import Writer
 from armillary.storage.engine import Kept
 
@@ -68,13 +70,17 @@ def release(pinned: Iterable[Pinned]) -> None:
 
 
 class Copier:
-    def __init__(self, source: Container, target: Container, clock: Clock) -> None:
+    def __init__(self, source: Container, target: Container, clock: Clock, chooses: Chooses | None = None) -> None:
+        """`chooses`: the items to bring over; None: all."""
         self._source = source
+        self._chooses = chooses or (lambda stored: True)
         self._target = target
         self._clock = clock
         self._throttle = Throttle(clock, lambda: 1)
+        self.examined = 0  # items of the source
         self.copied = 0
         self.followed = 0
+        self.removed = 0
 
     # All that there is.
 
@@ -86,7 +92,7 @@ class Copier:
                 document = self._document(stored)
                 source_key = self._key(self._source, stored, document)
                 found = _find(pinned, self._source.effective_key(source_key), documents.item_id(stored))
-                if found is None or _own(found) != _own(stored):
+                if found is None or _own(found) != _own(stored) or not self._chooses(found):
                     await self._write([self._removal(stored)])
                 await self._throttle.rest()
         finally:
@@ -95,11 +101,13 @@ class Copier:
     async def copy(self, pinned: Sequence[Pinned], *, is_resumed: bool) -> None:
         for each in pinned:
             for portion in portions(each.items(), _PORTION):
-                arrivals = [(stored, self._arrival(stored)) for stored in portion]
+                chosen = [stored for stored in portion if self._chooses(stored)]
+                arrivals = [(stored, self._arrival(stored)) for stored in chosen]
                 if is_resumed:
                     arrivals = [each for each in arrivals if not await self._has(*each)]
                 await self._write([operation for _, operation in arrivals])
-                self.copied += len(portion)
+                self.examined += len(portion)
+                self.copied += len(chosen)
                 await self._throttle.rest()
 
     async def _has(self, stored: bytes, operation: Operation) -> bool:
@@ -136,9 +144,15 @@ class Copier:
         return lambda: self._clock.elapsed_s() > end_s
 
     def _operations(self, version: Version) -> Iterator[Operation]:
-        current = self._arrival(version.current) if version.current is not None else None
-        if version.previous is not None:
-            removal = self._removal(version.previous)
+        """An item that comes to be chosen arrives as a new one does; one that ceases to be is removed as a deleted
+        one."""
+        current = previous = None
+        if version.current is not None and self._chooses(version.current):
+            current = self._arrival(version.current)
+        if version.previous is not None and self._chooses(version.previous):
+            previous = version.previous
+        if previous is not None:
+            removal = self._removal(previous)
             if current is None or (removal.epk, removal.item_id) != (current.epk, current.item_id):
                 yield removal
         if current is not None:
@@ -179,23 +193,40 @@ class Copier:
         for partition in self._target.partitions.values() if found else ():
             await partition.adopt_records(found)
 
-    async def _write(self, operations: Sequence[Operation]) -> None:
-        """Apply operations in the partitions that own their keys, in this order for each key."""
-        waiting = list(operations)
+    async def _write(self, operations: Sequence[Operation], container: Container | None = None) -> None:
+        """Apply operations in the partitions of the target, or of another container, that own their keys, in this
+        order for each key."""
+        owner, waiting = container or self._target, list(operations)
+        kind = unfenced_kind(owner.schema)
         while waiting:
             groups: dict[int, list[Operation]] = {}
             for operation in waiting:
-                groups.setdefault(self._target.map.find(operation.epk).id, []).append(operation)
+                groups.setdefault(owner.map.find(operation.epk).id, []).append(operation)
             waiting = []
             for range_id, group in groups.items():
-                partition = self._target.partitions[range_id]
+                partition = owner.partitions[range_id]
                 try:
-                    await partition.transact(lambda _, writer, group=group: _apply(writer, group))  # type: ignore[misc]
+                    await partition.transact(lambda _, writer, group=group: _apply(writer, group), kind)  # type: ignore[misc]
                 except Failure as failure:
                     if failure.kind is not Kind.RANGE_BUSY:
                         raise
                     waiting += group
                     await partition.released()
+
+    # Removing what was moved.
+
+    async def remove(self, pinned: Sequence[Pinned]) -> None:
+        """Delete the chosen items from the source, which refuses to write them. Not those that are gone already."""
+        for each in pinned:
+            for portion in portions(each.items(), _PORTION):
+                chosen = [stored for stored in portion if self._chooses(stored)]
+                await self._write([self._departure(stored) for stored in chosen], self._source)
+                self.removed += len(chosen)
+                await self._throttle.rest()
+
+    def _departure(self, stored: bytes) -> Operation:
+        key = self._key(self._source, stored, self._document(stored))
+        return Operation(Verb.DELETE, unpack_header(stored).epk, key, documents.item_id(stored), is_any=True)
 
     # Comparing.
 
@@ -203,7 +234,8 @@ class Copier:
         count = digest = 0
         for each in pinned:
             for stored in each.items():
-                if container.schema.is_live(unpack_header(stored), now_s):
+                is_live = container.schema.is_live(unpack_header(stored), now_s)
+                if is_live and (container is self._target or self._chooses(stored)):
                     count += 1
                     digest += int.from_bytes(blake2b(_own(stored), digest_size=_SUM_BYTES).digest(), "big")
                 if not count % _PORTION:

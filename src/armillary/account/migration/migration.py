@@ -1,8 +1,10 @@
 """Moving a live container to another partition key: the items are copied to a new container, every change is followed,
 both are compared, and then the new one takes over the name. Applications go on meanwhile; their writes wait for the
-milliseconds that the last changes and the renaming take.
+milliseconds that the last changes and the renaming take. With a filter, only the items that it chooses get a container
+of their own, which keeps its name; `moved_items.py` has how they are taken out of the source.
 
     copying → following → verifying → following → switched (or caught up, where the plan does not switch)
+                                                → removing → moved (with a filter, where the items are to be removed)
 
 Only the mark of the target is stored: after a crash the migration begins again, and finds what was copied. Copying
 items is `item_copy.py`'s part, making the new container `target.py`'s.
@@ -20,12 +22,14 @@ from typing import Final
 from armillary import limits
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.catalog.container_state import Body, ContainerState, FormerKey, MigrationTarget
+from armillary.account.catalog.container_state import Body, ContainerState, FormerKey, MigrationTarget, MovedItems
 from armillary.account.catalog.records import Record
 from armillary.account.changes.feed_positions import Stretch
 from armillary.account.collections import indexes
 from armillary.account.container import Container
+from armillary.account.migration import moved_items
 from armillary.account.migration.item_copy import Copier, Pinned, Sum, pin, release
+from armillary.account.migration.item_filter import chooser
 from armillary.account.migration.target import Plan as Plan
 from armillary.account.migration.target import alike, definition_of, found, made, refuse_same_key, refuse_table
 from armillary.account.security import permissions
@@ -37,7 +41,8 @@ log = logging.getLogger(__name__)
 
 COPYING, FOLLOWING, VERIFYING = "copying", "following", "verifying"
 CAUGHT_UP, SWITCHED, FAILED, STOPPED = "caught up", "switched", "failed", "stopped"
-_ENDED: Final = (CAUGHT_UP, SWITCHED, FAILED, STOPPED)
+REMOVING, MOVED = "removing", "moved"
+_ENDED: Final = (CAUGHT_UP, SWITCHED, MOVED, FAILED, STOPPED)
 _SHORT_TAIL: Final = 50  # changes that may be left when writers are held
 _ROUNDS_MAX: Final = 50  # of following: writers that are faster than the copy are held a little longer in the end
 _SCRIPTS: Final = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
@@ -53,7 +58,9 @@ class Migration:
         self.plan = plan
         self._adds_policy = mark.adds_policy
         self._like = mark.like  # how the source was defined when the target was made
-        self._copier = Copier(source, target, account.clock)
+        self._mark = mark
+        chooses = chooser(plan.filter, source.query_context()) if plan.filter is not None else None
+        self._copier = Copier(source, target, account.clock, chooses)
         self.source_name = source.name
         self.target_name = target.name
         self.kept_as = plan.keep_as or f"{source.name}-before"
@@ -68,6 +75,14 @@ class Migration:
     @property
     def copied(self) -> int:
         return self._copier.copied
+
+    @property
+    def examined(self) -> int:
+        return self._copier.examined
+
+    @property
+    def removed(self) -> int:
+        return self._copier.removed
 
     @property
     def followed(self) -> int:
@@ -89,7 +104,9 @@ class Migration:
     async def _run(self) -> None:
         try:
             await self._move()
-            if not self.plan.switches:
+            if self.plan.removes:
+                self.stage = MOVED
+            elif not self.plan.switches:
                 await self.end()
                 self.stage = CAUGHT_UP
         except Failure as failure:
@@ -111,6 +128,9 @@ class Migration:
         self.stage = FAILED
 
     async def _move(self) -> None:
+        if moved_items.is_handed_over(self._source, self._target):  # before a restart
+            await self._take_out()
+            return
         async with self._held():
             position: tuple[Stretch, ...] = self._end()
             pinned = await pin(self._source)
@@ -129,6 +149,38 @@ class Migration:
             await self._carry_scripts()
             await self._carry_definition()
             await self._switch(position)
+        elif self.plan.filter is not None:
+            await self._carry_scripts()
+            if self.plan.removes:
+                await self._hand_over(position)
+                await self._take_out()
+
+    # With a filter.
+
+    async def _hand_over(self, position: tuple[Stretch, ...]) -> None:
+        """From here on the items are written in the target alone. The fence of the source is the one record of it: were
+        there two, a crash between them would have a later attempt compare the target, which clients write to since,
+        with what the source had."""
+        assert self.plan.filter is not None
+        moved = MovedItems(self.plan.filter, self.target_name, self._target.rid_text)
+        async with self._account.control, self._held():
+            await self._copier.follow(position)
+            await moved_items.fence(self._account, self._source, moved)
+
+    async def _take_out(self) -> None:
+        self.stage = REMOVING
+        await self.end()  # versions of what is removed are not needed
+        pinned = await pin(self._source)
+        try:
+            await self._copier.remove(pinned)
+        finally:
+            release(pinned)
+        await self._account.catalog.change_container(
+            self._target.record, lambda state, _: replace(state, migration=None)
+        )
+        source, target = self.source_name, self.target_name
+        text = f"{self._copier.removed} items of {source} were moved to {target}."
+        self._account.events.record("migrated", text, self._source.database.name, source, target=target)
 
     # Holding the source's writers.
 
@@ -214,7 +266,7 @@ class Migration:
         now = definition_of(source)
         if self._like is None or now == self._like:
             return
-        wanted, present = indexes.definitions(source), indexes.definitions(target)
+        wanted, present = indexes.all_definitions(source), indexes.all_definitions(target)
         await indexes.drop_indexes(account, target, [each["name"] for each in present if each not in wanted])
         await indexes.create_indexes(account, target, [each for each in wanted if each not in present])
         await containers.replace_container(account, target, alike(source, target.record.body, target.key), None)
@@ -240,6 +292,7 @@ class Migration:
                 former_key = FormerKey(source.record.body.get("partitionKey"))
                 state = target.state
                 state = replace(state, migration=None, former_key=former_key, former_rid=source.record.rid.hex())
+                state = replace(state, moved=source.state.moved)
                 granted = permissions.moved_permissions(account, source.record, target.record, self.kept_as)
                 self.permissions_left = granted.left
                 changed = [replace(each, etag=etag, ts=ts) for each in granted.changed]
@@ -256,6 +309,8 @@ class Migration:
                 source.retire(_moved(self.source_name))
                 source.record = old
                 self.stage = SWITCHED
+            text = f"The container {self.source_name} has another partition key; the former one is {self.kept_as}."
+            account.events.record("migrated", text, source.database.name, self.source_name, keptAs=self.kept_as)
             await account.renew(source)
 
     async def _begin_keeping(self, body: Body, state: ContainerState) -> ContainerState:
@@ -286,7 +341,8 @@ class Migration:
 
     async def end(self) -> None:
         """Of a migration that did not switch: the source is as it was before."""
-        if self._adds_policy and self.stage != SWITCHED and not self._source.is_retired:
+        is_added = self._adds_policy and "changeFeedPolicy" in self._source.record.body
+        if is_added and self.stage != SWITCHED and not self._source.is_retired:
             body = {name: value for name, value in self._source.record.body.items() if name != "changeFeedPolicy"}
             await containers.replace_container(self._account, self._source, body, None)
 
@@ -321,7 +377,10 @@ async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
     kept_as = validate_name(plan.keep_as or f"{source.name}-before")
     names = [each.name for each in account.catalog.children(ResourceType.CONTAINER, source.database.rid)]
     refuse_table(source)
-    if plan.target not in names:
+    if plan.filter is not None:
+        chooser(plan.filter, source.query_context())  # before anything is made
+        moved_items.check_room(source, plan.filter)
+    elif plan.target not in names:
         refuse_same_key(source, plan)
     if plan.switches and kept_as in names:
         raise Failure(
@@ -331,13 +390,17 @@ async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
     if plan.target in (source.name, kept_as):
         raise bad_request("The new container needs a name of its own until it takes over.")
     is_new = plan.target not in names
-    like = definition_of(source) if is_new else None
+    like = definition_of(source) if is_new and plan.filter is None else None
     target = await made(account, source, plan) if is_new else found(account, source, plan)
     mark = target.state.migration
     if mark is None:
         adds_policy = "changeFeedPolicy" not in source.record.body
-        own = mark = MigrationTarget(source.rid_text, adds_policy, like)
+        own = mark = MigrationTarget(source.rid_text, adds_policy, like, plan.filter)
         await account.catalog.change_container(target.record, lambda state, _: replace(state, migration=own))
+    is_handed_over = moved_items.is_handed_over(source, target)
+    moved_items.check_mark(mark, plan, is_handed_over=is_handed_over)
+    if is_handed_over:
+        return Migration(account, source, target, plan, mark)
     if "changeFeedPolicy" not in source.record.body:
         policy = {"retentionDuration": limits.MIGRATION_VERSION_MINUTES}
         await containers.replace_container(account, source, {**source.record.body, "changeFeedPolicy": policy}, None)

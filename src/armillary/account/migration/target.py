@@ -15,9 +15,10 @@ from armillary.account.throughput.offers import offer_of
 from armillary.account.throughput.provisioning import Throughput, throughput_of
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.bson.bson_json import ID, field_name
-from armillary.model.keys import PartitionKeyDefinition
+from armillary.model.edm import KEY_STEPS
+from armillary.model.keys import PartitionKeyDefinition, parse_path
 
-TABLES, TABLE_KEY = "TablesDB", ("/$pk",)  # as the Table door has them
+TABLES = "TablesDB"  # as the Table door names it
 _OWN: Final = ("id", "partitionKey", "changeFeedPolicy")  # what a target has for itself
 
 
@@ -28,6 +29,8 @@ class Plan:
     throughput: Throughput | None = None
     keep_as: str | None = None  # what the old container is called afterwards
     switches: bool = True
+    filter: str | None = None  # of the items that get a container of their own; None: all are moved
+    removes: bool = False  # these items, from the source, at the end
 
 
 def _check_collection(source: Container, key: PartitionKeyDefinition | None) -> None:
@@ -48,7 +51,7 @@ def _check_collection(source: Container, key: PartitionKeyDefinition | None) -> 
 
 def refuse_table(source: Container) -> None:
     """The Table protocol needs the partition key of tables."""
-    if source.database.name == TABLES and source.key is not None and source.key.paths == TABLE_KEY:
+    if source.database.name == TABLES and source.key is not None and source.key.steps == KEY_STEPS:
         raise Failure(
             Kind.UNSUPPORTED,
             f"'{source.name}' is a table, and tables are partitioned by PartitionKey. Export its entities, and import "
@@ -136,7 +139,7 @@ def found(account: Account, source: Container, plan: Plan) -> Container:
         raise Failure(
             Kind.CONFLICT, f"The container '{plan.target}' is there already, and was not begun as a copy of this one."
         )
-    if plan.paths and (target.key is None or target.key.paths != plan.paths):
+    if plan.paths and (target.key is None or target.key.steps != tuple(parse_path(path) for path in plan.paths)):
         raise Failure(Kind.CONFLICT, f"The container '{plan.target}' is there already, with another partition key.")
     if source.is_collection != target.is_collection:
         raise Failure(Kind.CONFLICT, f"One of '{source.name}' and '{plan.target}' is a collection of MongoDB's.")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from armillary.account.captures.notes import Note, query_note
 from armillary.account.container import Container
-from armillary.account.queries.item_pages import PageAnswer
-from armillary.account.queries.partition_slices import Slice, count_work
+from armillary.account.queries.partition_slices import PageAnswer, Slice, count_work, shares_of
 from armillary.account.visits.page_charges import Bill
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import Clock
@@ -19,7 +19,9 @@ from armillary.model import charges
 from armillary.model.charges import QueryWork
 from armillary.model.values import Value
 from armillary.partition.budget import QUERY_DEPOSIT
+from armillary.partition.operations import Result
 from armillary.query.page import Counters, Page
+from armillary.query.selection import Selection
 
 
 class PageWork:
@@ -84,6 +86,7 @@ class MergedSlice:
 
 async def charged_page(
     container: Container,
+    selection: Selection,
     options: FeedOptions,
     page_work: PageWork,
     payers: Sequence[MergedSlice],
@@ -97,8 +100,24 @@ async def charged_page(
             bill.enter(each.slice.partition, QUERY_DEPOSIT)
         rows = await read()
     except Failure as failure:
-        raise bill.charge(failure, any_partition) from None
+        charged = bill.charge(failure, any_partition)
+        if container.recording is not None:
+            container.recording.fail((_note(selection, options, (), Counters()),), bill.visited, charged)
+        raise charged from None
     work, counters = page_work.finish(rows)
     shares = [each.take_share() for each in payers]
     charge_ru = bill.pay_shares(charges.query_page_ru(work, options.read_factor), shares, any_partition)
-    return PageAnswer(rows, None, charge_ru, [], work, counters)
+    if container.recording is not None:
+        note = _note(selection, options, rows, counters)
+        note.charge_ru = charge_ru
+        container.recording.add((note,), bill.visited)
+    done = shares_of(bill.paid, [each.slice for each in payers]) if options.tells_shares else []
+    return PageAnswer(rows, None, charge_ru, [], work, counters, done)
+
+
+def _note(selection: Selection, options: FeedOptions, rows: Sequence[bytes], counters: Counters) -> Note:
+    """What a capture records of the page."""
+    note = Note("query", Result.READ, 0.0, options.key, rows=len(rows), is_alone=False)
+    note.size_bytes, note.loaded = sum(map(len, rows)), counters.items_loaded
+    note.query = query_note(selection, options.key)
+    return note

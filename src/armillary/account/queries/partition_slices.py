@@ -1,12 +1,12 @@
 """Slices: the part of one partition that a query or a read feed goes through, a short time at once, and the work that
-is counted for the charge. `item_pages.py` decides which slices a page has.
+is counted for the charge, and what a page of them answers. `item_walk.py` decides which slices a page has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from armillary import limits, work
 from armillary.clock import Clock
@@ -22,6 +22,39 @@ from armillary.work import Check
 
 
 @dataclass(slots=True)
+class Tally:
+    """What was done in one partition for a page."""
+
+    counters: Counters = field(default_factory=Counters)
+    returned: int = 0  # rows
+    seconds: float = 0.0
+
+    def add(self, other: Tally) -> None:
+        self.counters.add(other.counters)
+        self.returned += other.returned
+        self.seconds += other.seconds
+
+
+class PartitionShare(NamedTuple):
+    """One partition's part of the charge of a page."""
+
+    range_id: int
+    charged: int  # hundredths of request units
+    tally: Tally
+
+
+@dataclass(slots=True)
+class PageAnswer:
+    rows: list[bytes]  # JSON unless another form was asked for
+    continuation: str | None
+    charge_ru: float
+    lsns: list[tuple[int, int]]  # of the partitions asked: range id, lsn
+    work: QueryWork = field(default_factory=QueryWork)  # that was charged
+    counters: Counters = field(default_factory=Counters)
+    shares: list[PartitionShare] = field(default_factory=list)  # of the charge, by partition, if asked for
+
+
+@dataclass(slots=True)
 class Slice:
     """A stretch of one partition, and how far the query has come in it."""
 
@@ -29,6 +62,7 @@ class Slice:
     low: bytes
     high: bytes
     execution: Execution
+    tally: Tally | None = None  # since it was taken last, for those that ask what each partition did
 
     @property
     def position(self) -> Position:
@@ -40,7 +74,8 @@ class Slice:
         """The next rows, and whether they end because the time slice is over. `begun_s` is when the page began, of
         which they are: the time limits hold inside one item too. `can_end`: a page that is late ends before the item
         at work, for the next page to begin with."""
-        slice_end_s = clock.elapsed_s() + limits.SLICE_SECONDS
+        read_s = clock.elapsed_s()
+        slice_end_s = read_s + limits.SLICE_SECONDS
         is_out_of_time = False
 
         def is_due() -> bool:
@@ -51,7 +86,23 @@ class Slice:
         execution = self.execution
         check = deadline(clock, clock.elapsed_s() if begun_s is None else begun_s, execution if can_end else None)
         page = await self.partition.evaluate(lambda view: execution.step(view, max_items, max_bytes, is_due), check)
+        if self.tally is not None:
+            self.tally.add(Tally(page.counters, len(page.rows), clock.elapsed_s() - read_s))
         return page, is_out_of_time
+
+
+def shares_of(paid: Iterable[tuple[int, int]], slices: Iterable[Slice]) -> list[PartitionShare]:
+    """What each partition was charged and did, the dearest first. The slices begin to count anew."""
+    found: dict[int, tuple[int, Tally]] = {}
+    for range_id, charged in paid:
+        before, tally = found.get(range_id, (0, Tally()))
+        found[range_id] = (before + charged, tally)
+    for each in slices:
+        if each.tally is not None and each.partition.range.id in found:
+            found[each.partition.range.id][1].add(each.tally)
+            each.tally = Tally()
+    shares = [PartitionShare(range_id, charged, tally) for range_id, (charged, tally) in found.items()]
+    return sorted(shares, key=lambda share: -share.charged)
 
 
 def deadline(clock: Clock, begun_s: float, execution: Execution | None = None) -> Check:

@@ -11,9 +11,8 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
-from armillary.account.queries.item_pages import PageAnswer
 from armillary.account.queries.merged_slices import MergedSlice, PageWork, charged_page
-from armillary.account.queries.partition_slices import Slice
+from armillary.account.queries.partition_slices import PageAnswer, Slice
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.query.access.field_access import several_in
@@ -71,7 +70,12 @@ class SortedReading:
                 self._replace_moved(lane.source)
         payers = [lane.source for lane in self._merge.lanes if not lane.is_ended]
         answer = await charged_page(
-            self._container, self._options, self._page_work, payers, lambda: self._read(max_items, max_bytes)
+            self._container,
+            self._selection,
+            self._options,
+            self._page_work,
+            payers,
+            lambda: self._read(max_items, max_bytes),
         )
         self._merge.drop_ended()
         answer.lsns = [(each.range.id, each.lsn) for each in self._container.partitions.values()]

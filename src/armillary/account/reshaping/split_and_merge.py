@@ -18,6 +18,7 @@ from armillary import limits
 from armillary.account.catalog.catalog import NewStore
 from armillary.account.catalog.container_state import ContainerState, ReshapeState
 from armillary.account.container import Container
+from armillary.account.events import EventKind, Events
 from armillary.account.registry import Registry
 from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap
@@ -83,6 +84,12 @@ class Reshape:
     @property
     def progress(self) -> Progress:
         return self._transfer.progress
+
+    @property
+    def progress_figures(self) -> tuple[int, int, int]:
+        """How far it is: items copied, bytes copied, changes applied."""
+        progress = self.progress
+        return progress.items_copied, progress.bytes_copied, progress.changes_applied
 
     @property
     def children(self) -> list[tuple[bytes, bytes]]:
@@ -211,7 +218,7 @@ class Reshape:
                 self._release()
                 raise Overtaken
             parents = self._partitions()
-            self.container.take_over(new_map, partitions)
+            self.container.take_over(new_map, partitions, self.reason)
             for parent in parents:
                 parent.move()
             self._transfer.sources = ()  # so that references to this reshape do not count as readers of the parents
@@ -292,3 +299,23 @@ class Reshape:
 
 async def _no_rest() -> None:
     """While writers are held, the copy does not pause for other work."""
+
+
+def tell_point(events: Events, reshape: Reshape, point: str | None) -> None:
+    """Record a point that a reshape has reached, for people who look; None: it was cancelled."""
+    what = "merge" if reshape.is_merge else "split"
+    parents = " and ".join(map(str, reshape.parents))
+    done: EventKind = "merged" if reshape.is_merge else "split-switched"
+    kinds: dict[str | None, EventKind] = {None: "split-cancelled", BEGUN: "split-begun", SWITCHED: done}
+    state = f"is {point}" if point is not None else "was taken back"
+    events.record(
+        kinds.get(point, "split-point"),
+        f"The {what} of partition {parents} of {reshape.container.name} ({reshape.reason}) {state}.",
+        reshape.container.database.name,
+        reshape.container.name,
+        reshape=reshape.number,
+        what=what,
+        point=point,
+        partitions=list(reshape.parents),
+        reason=reshape.reason,
+    )

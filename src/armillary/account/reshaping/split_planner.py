@@ -22,7 +22,7 @@ from armillary.account.catalog.container_state import ContainerState, ReshapeChi
 from armillary.account.container import Container
 from armillary.account.registry import Registry
 from armillary.account.reshaping.retirement import Retirement
-from armillary.account.reshaping.split_and_merge import POINTS, Reshape
+from armillary.account.reshaping.split_and_merge import POINTS, Reshape, tell_point
 from armillary.account.throughput.budgets import Budgets
 from armillary.account.throughput.provisioning import throughput_of
 from armillary.errors import Failure, Kind, bad_request
@@ -138,6 +138,7 @@ class Reshaper:
             raise
         self._reserved -= {(container.record.rid, parent) for parent in reshape.parents}
         self._watch(container, [container.partitions[each] for each in reshape.parents])
+        tell_point(self._registry.events, reshape, None)
         await self._registry.catalog.collect_garbage()
 
     def _resume(self, reshape: Reshape) -> None:
@@ -228,6 +229,7 @@ class Reshaper:
     async def _reach(self, reshape: Reshape, point: str) -> None:
         if self.on_point is not None:
             self.on_point(reshape, point)
+        tell_point(self._registry.events, reshape, point)
         if point in self._pauses:
             event = self._paused[reshape] = asyncio.Event()
             try:

@@ -61,6 +61,15 @@ class Credentials:
     def readers(self) -> tuple[str | None, str | None]:
         return self._key("primaryReadonly"), self._key("secondaryReadonly")
 
+    def use_given(self, given: Sequence[str | None]) -> None:
+        """The settings were read again. A key whose setting has changed counts at once."""
+        before = self.keys
+        self._given = dict(zip(NAMES, given, strict=True))
+        for name, key in self.keys.items():
+            if key != before[name]:
+                audit.record("key.reloaded", name=name)
+        self._tell()
+
     async def regenerate(self, name: str) -> str:
         """A new key in the place of one, durable, and in force when this returns."""
         if name not in NAMES:

@@ -26,7 +26,7 @@ class SignInThrottle:
     async def refused(self, address: str) -> bool:
         """To be awaited before a failed sign-in is answered. False: so many wait already that this one gets no answer,
         and its connection ends."""
-        wait_s = self._wait_s(_network(address))
+        wait_s = self._wait_s(network_of(address))
         if wait_s is None:
             return False
         if wait_s > 0:
@@ -35,7 +35,7 @@ class SignInThrottle:
 
     def count(self, address: str) -> None:
         """A failed sign-in that is answered at once, because its connection ends with the answer."""
-        self._wait_s(_network(address))
+        self._wait_s(network_of(address))
 
     def _wait_s(self, network: str) -> float | None:
         now_s = self._clock.elapsed_s()
@@ -49,7 +49,7 @@ class SignInThrottle:
         return None if is_too_long else wait_s
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """What counts as one address: of IPv6 the half that a provider gives to one customer."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])

@@ -65,6 +65,8 @@ async def restore(account: Account, snapshot: Snapshot) -> Outcome:
             account.budgets.assign_offer(offer)
             await account.budgets.make_room(offer, account.reshaper)
     audit.record("snapshot.restored", name=snapshot.name, scope="/".join(snapshot.scope))
+    text = f"The snapshot {snapshot.name} of {'/'.join(snapshot.scope) or 'all databases'} was brought back."
+    account.events.record("restored", text, *snapshot.scope, name=snapshot.name)
     await account.catalog.collect_garbage()
     return Outcome(len(snapshot.containers) - len(copies), len(copies))
 

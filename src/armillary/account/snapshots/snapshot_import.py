@@ -31,13 +31,13 @@ from armillary.account.snapshots.snapshot_files import (
     damaged,
     unpack_pairs,
 )
-from armillary.account.throughput.offers import new_offer
+from armillary.account.throughput.offers import least_ru, new_offer
 from armillary.account.throughput.provisioning import Throughput
 from armillary.errors import Failure, Kind, bad_request
-from armillary.limits import THROUGHPUT_MIN_RU
 from armillary.model import items, layout, resources
 from armillary.model.encoding import FORMAT_JSON, unpack_header
 from armillary.model.items import validate_name
+from armillary.model.keys import PartitionKeyDefinition
 from armillary.model.resources import ResourceType, item_rid_text, rid_text
 from armillary.partition.history import log
 from armillary.storage.directory import FORMATS_READ
@@ -97,6 +97,7 @@ class SnapshotImport:
                     account.budgets.assign_offer(record)
                     await account.budgets.make_room(record, account.reshaper)
         audit.record("snapshot-file.restored", scope="/".join(self._scope))
+        account.events.record("restored", f"{'/'.join(self._scope)} was restored from a file.", *self._scope)
         await account.catalog.collect_garbage()
         root = ResourceType.CONTAINER if len(self._scope) == 2 else ResourceType.DATABASE
         return [record for record in self._records if record.type is root]
@@ -228,7 +229,9 @@ class SnapshotImport:
             database = self._account.catalog.get(ResourceType.DATABASE, record.owner)
             if database is None or self._account.catalog.offer_of(database) is None:
                 # It shared what its database had, and this one has nothing to share.
-                _, body, state = new_offer(Throughput(THROUGHPUT_MIN_RU), record)
+                key = record.body.get("partitionKey")
+                least = least_ru(self._account, PartitionKeyDefinition.parse(key) if key is not None else None)
+                _, body, state = new_offer(Throughput(least), record)
                 made.append(_offer(reservation, body, state))
         return made
 

@@ -113,6 +113,8 @@ class Snapshots:
             former.release()
         self._by_name[name] = snapshot
         audit.record("snapshot.taken", name=name, scope="/".join(scope))
+        what = "/".join(scope) or "all databases"
+        self._registry.events.record("snapshot", f"The snapshot {name} of {what} was taken.", *scope, name=name)
         return snapshot
 
     def forget(self, name: str) -> None:

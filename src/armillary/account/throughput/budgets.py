@@ -15,6 +15,7 @@ from armillary import limits
 from armillary.account.catalog.container_state import ContainerState
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
+from armillary.account.load_history.recorder import LoadHistory
 from armillary.account.registry import Registry
 from armillary.account.throughput import provisioning as throughputs
 from armillary.account.throughput.provisioning import Throughput
@@ -51,8 +52,9 @@ _Answer = TypeVar("_Answer")
 
 
 class Budgets:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, history: LoadHistory) -> None:
         self._registry = registry
+        self._history = history
         self._without_room: set[bytes] = set()  # offers that were replaced and may need more partitions, by rid
         self._shared: dict[bytes, list[Budget]] = {}  # of databases, by rid: one for each of their partitions
         settings = registry.settings
@@ -148,6 +150,7 @@ class Budgets:
 
     def assign(self, container: Container) -> None:
         """Give a container's partitions their shares. With a database's throughput, all that share it."""
+        self._history.arrange(container)
         own = self.offer_of(container.record)
         shared = self.offer_of(container.database) if own is None else None
         if shared is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from armillary.account.queries.item_pages import PageAnswer
+from armillary.account.queries.partition_slices import PageAnswer
 from armillary.account.visits.read_visits import Answer
 from armillary.account.visits.write_visits import DELETE_BY_KEY_RU, BatchAnswer
 from armillary.errors import Failure, Kind

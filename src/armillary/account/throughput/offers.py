@@ -16,6 +16,8 @@ from armillary.account.catalog.records import Record
 from armillary.account.throughput import provisioning
 from armillary.account.throughput.provisioning import Minimum, Throughput
 from armillary.errors import bad_request
+from armillary.model.edm import PARTITION_KEY
+from armillary.model.keys import PartitionKeyDefinition
 from armillary.model.resources import ResourceType, rid_bytes
 
 NOT_SERVERLESS = "Setting offer throughput or autopilot on {what} is not supported for serverless accounts."
@@ -73,7 +75,16 @@ def _minimum(account: Account, offer: Record, wanted: Throughput) -> Minimum:
         offer.offer_state.highest_ru,
         budgets.storage_bytes(offer),
         len(budgets.containers_of(offer)) if is_shared else 0,
+        0 if is_shared else max([least_ru(account, each.key) for each in budgets.containers_of(offer)], default=0),
     )
+
+
+def least_ru(account: Account, key: PartitionKeyDefinition | None) -> int:
+    """The least throughput of a container of its own. Tables have a key and may have as little as a container without
+    one: Microsoft's articles provision 700 and 800 RU/s for them, less than for any other container with a key."""
+    if key is None or key.steps == ((PARTITION_KEY,),):
+        return limits.THROUGHPUT_MIN_RU
+    return account.settings.partitioned_throughput_min_ru
 
 
 async def replace_offer(
@@ -100,17 +111,23 @@ async def set_throughput(account: Account, offer: Record, wanted: Throughput) ->
         return await _replace(account, offer, wanted, None)
 
 
-async def _replace(account: Account, offer: Record, changed: Throughput, if_match: str | None) -> Record:
-    budgets = account.budgets
+def check_throughput(account: Account, offer: Record, changed: Throughput) -> None:
+    """Refuse a throughput that an offer cannot be set to."""
     least = _minimum(account, offer, changed)
     if changed.ru < least.ru:
         raise bad_request(
             f"Requested throughput {changed.ru} is less than required minimum throughput {least.ru}: {least.reason}."
         )
+    changed.check_range(least.ru, account.settings.throughput_max_ru)
     _check_fixed(account, offer, changed)
     partition_ru = account.settings.partition_throughput_ru
-    for container in budgets.containers_of(offer):
+    for container in account.budgets.containers_of(offer):
         changed.check_minute_pool(max(len(container.partitions), -(-changed.ru // partition_ru)))
+
+
+async def _replace(account: Account, offer: Record, changed: Throughput, if_match: str | None) -> Record:
+    check_throughput(account, offer, changed)
+    budgets = account.budgets
     # What is served until partitions have been split is what is served now.
     serving = budgets.serving(offer)
     before = {"content": provisioning.offer_body(serving, "", "", serving.ru)["content"]}
@@ -123,8 +140,20 @@ async def _replace(account: Account, offer: Record, changed: Throughput, if_matc
         if_match=if_match,
         on_replaced=budgets.adopt,
     )
+    _tell_scaled(account, replaced, changed)
     await budgets.make_room(replaced, account.reshaper)
     return replaced
+
+
+def _tell_scaled(account: Account, offer: Record, changed: Throughput) -> None:
+    """Record it for people who look."""
+    containers = account.budgets.containers_of(offer)
+    is_own = len(containers) == 1 and account.budgets.offer_of(containers[0].record) is not None
+    names = [containers[0].database.name] if containers else []
+    names += [containers[0].name] if is_own else []
+    most = "up to " if changed.is_autoscale else ""
+    text = f"The throughput of {'/'.join(names) or 'a database'} was set to {most}{changed.ru} RU/s."
+    account.events.record("scaled", text, *names, ru=changed.ru, autoscale=changed.is_autoscale)
 
 
 def _check_fixed(account: Account, offer: Record, changed: Throughput) -> None:

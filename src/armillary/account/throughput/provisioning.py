@@ -54,6 +54,21 @@ class Throughput:
             raise bad_request(f"incrementPercent must be between 0 and 100, not {increment_percent}.")
         return cls(max_ru, True, increment_percent)
 
+    def check_range(self, least_ru: int, most_ru: int) -> None:
+        """What the settings of the account allow, which may be less than the product does."""
+        if least_ru <= self.ru <= most_ru:
+            return
+        step = limits.AUTOSCALE_STEP_RU if self.is_autoscale else limits.THROUGHPUT_STEP_RU
+        valid = (
+            f"The offer should have valid throughput values between {least_ru} and {most_ru} inclusive in increments "
+            f"of {step}."
+        )
+        if self.ru < least_ru:
+            raise bad_request(
+                f"{valid} Requested throughput {self.ru} is less than required minimum throughput {least_ru}."
+            )
+        raise bad_request(f"{valid} Requested: {self.ru}.")
+
     def partition_count(self, partition_ru: int, initial_share: float = limits.INITIAL_PARTITION_SHARE) -> int:
         """How many partitions a new container gets: its throughput by what one partition carries, with the headroom
         that the service keeps for manual throughput."""
@@ -163,16 +178,18 @@ class Minimum(NamedTuple):
     reason: str
 
 
-def minimum(throughput: Throughput, highest_ru: int, storage_bytes: int = 0, sharing_count: int = 0) -> Minimum:
+def minimum(
+    throughput: Throughput, highest_ru: int, storage_bytes: int = 0, sharing_count: int = 0, least_ru: int = 0
+) -> Minimum:
     """The least that an offer may be set to: what is stored, what was provisioned before and how many containers share
-    it all leave a floor behind."""
+    it all leave a floor behind. `least_ru`: of all containers of its kind."""
     if throughput.is_autoscale:
         least, step, per_gb, of_highest = limits.AUTOSCALE_MIN_RU, limits.AUTOSCALE_STEP_RU, 10, 10
     else:
         least, step, per_gb, of_highest = limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_STEP_RU, 1, 100
     beyond = max(0, sharing_count - limits.SHARED_DATABASE_CONTAINERS_MAX)
     floors = [
-        Minimum(least, "that is the least there is"),
+        Minimum(max(least, least_ru), "that is the least there is"),
         Minimum(-(-highest_ru // of_highest), f"up to {highest_ru} RU/s were provisioned here before"),
         Minimum(-(-storage_bytes * per_gb // limits.GB), f"{storage_bytes / limits.GB:.1f} GB are stored here"),
         Minimum(least + step * beyond, f"{sharing_count} containers share it"),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from armillary.errors import Failure
 from armillary.model.charges import apportion
 from armillary.partition.budget import HUNDREDTHS, Ask
+from armillary.partition.meter import NOT_COUNTED
 from armillary.partition.partition import Partition
 
 
@@ -24,29 +25,43 @@ class Bill:
         self._ask = ask
         self.epk = epk  # of the one logical partition that the page is about, if it is about one
         self._entries: list[_Entry] = []
+        self.paid: list[tuple[int, int]] = []  # range id and hundredths, of each partition that was charged
+
+    @property
+    def visited(self) -> list[int]:
+        """The range ids of the partitions that were entered, or that paid without."""
+        return list(dict.fromkeys([each.partition.range.id for each in self._entries] or [at for at, _ in self.paid]))
 
     def enter(self, partition: Partition, deposit: int, cost_ru: float = 0.0) -> None:
         """Before a partition is read; it may refuse. `cost_ru`: what the page has cost so far."""
-        self._entries.append(_Entry(partition, partition.meter.admit(deposit, self._ask), cost_ru))
+        self._entries.append(_Entry(partition, partition.meter.admit(deposit, self._ask, self.epk), cost_ru))
 
     def pay(self, cost_ru: float, otherwise: Partition) -> float:
         """When the page is done. Returns the charge to answer. `otherwise` pays when no partition was entered."""
         entries = self._entries
         if not entries:
-            return otherwise.meter.spend(cost_ru, self.epk)
+            return self._pay_alone(cost_ru, otherwise)
         if len(entries) == 1:
-            return entries[0].partition.meter.spend(cost_ru, self.epk, entries[0].ticket, self._ask)
+            return self._pay_alone(cost_ru, entries[0].partition, entries[0].ticket, self._ask)
         ends_ru = [*(each.before_ru for each in entries[1:]), cost_ru]
         return self._pay_in_parts(cost_ru, [end - each.before_ru for each, end in zip(entries, ends_ru, strict=True)])
 
     def pay_shares(self, cost_ru: float, weights: Sequence[float], otherwise: Partition) -> float:
         """The same, where it was counted how much each partition did, in the order in which they were entered."""
-        return self._pay_in_parts(cost_ru, weights) if self._entries else otherwise.meter.spend(cost_ru, self.epk)
+        return self._pay_in_parts(cost_ru, weights) if self._entries else self._pay_alone(cost_ru, otherwise)
+
+    def _pay_alone(
+        self, cost_ru: float, partition: Partition, ticket: int = NOT_COUNTED, ask: Ask | None = None
+    ) -> float:
+        charge_ru = partition.meter.spend(cost_ru, self.epk, ticket, ask)
+        self.paid.append((partition.range.id, round(charge_ru * HUNDREDTHS)))
+        return charge_ru
 
     def _pay_in_parts(self, cost_ru: float, weights: Sequence[float]) -> float:
         parts = apportion(round(cost_ru * HUNDREDTHS), weights)
         for entry, part in zip(self._entries, parts, strict=True):
             entry.partition.meter.spend(part / HUNDREDTHS, self.epk, entry.ticket, self._ask)
+            self.paid.append((entry.partition.range.id, part))
         return sum(parts) / HUNDREDTHS
 
     def charge(self, failure: Failure, otherwise: Partition) -> Failure:

@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.captures.notes import Note
 from armillary.account.container import Container
 from armillary.account.visits.page_charges import Bill
 from armillary.account.visits.visits import Session, check_session
@@ -37,8 +38,11 @@ class FeedOptions:
     session: Session | None = None
     read_factor: int = 1
     is_cross_partition_allowed: bool = True
+    merges: bool = False  # rows of several partitions are merged here, not by the client
+    features: str | None = None  # of queries that the client can merge, if that is known
     is_unaware: bool = False  # the client cannot be told that a range is split or merged: its successors answer
     ask: Ask | None = None
+    tells_shares: bool = False  # the answer says what each partition was charged and did
     form: Form | None = None  # in which filters see items and rows are answered; None: as JSON
 
 
@@ -94,6 +98,10 @@ class PageWalk(ABC, Generic[Part]):
     def _cost_ru(self) -> float:
         """What the page has cost so far."""
 
+    @abstractmethod
+    def _note(self) -> Note:
+        """What a capture records of the page."""
+
     async def run(self, operation: str, *, faults_max: int | None = None) -> None:
         """Fill the page. Rules of faults, which know it as `operation`, have it before, as a request to the first
         `faults_max` of the partitions."""
@@ -108,7 +116,10 @@ class PageWalk(ABC, Generic[Part]):
                     check_session(part.partition, self._options.session)
             await self._fill()
         except Failure as failure:
-            raise self._bill.charge(failure, self._partitions()[0]) from None
+            charged = self._bill.charge(failure, self._partitions()[0])
+            if self._container.recording is not None:
+                self._container.recording.fail((self._note(),), self._visited(), charged)
+            raise charged from None
 
     async def _fill(self) -> None:
         for index, part in enumerate(self._parts):
@@ -135,6 +146,9 @@ class PageWalk(ABC, Generic[Part]):
         self._bill.enter(partition, self._deposit, 0.0 if is_first else self._cost_ru())
         return True
 
+    def _pay(self, otherwise: Partition) -> float:
+        return self._bill.pay(self._cost_ru(), otherwise)
+
     def _seconds(self) -> float:
         """Since the page began."""
         return self._account.clock.elapsed_s() - self._begun_s
@@ -149,8 +163,16 @@ class PageWalk(ABC, Generic[Part]):
         found = found or [container.partitions[each.id] for each in container.map.overlapping(self._low, self._high)]
         return found or list(container.partitions.values())[:1]
 
+    def _visited(self) -> list[int]:
+        """Range ids, for captures: of the partitions that were entered, or the one that refused."""
+        return self._bill.visited or [self._partitions()[0].range.id]
+
     def _settle(self) -> tuple[float, list[tuple[int, int]]]:
         """Pay for the page. Returns the charge, and the range ids and lsns of its partitions."""
         partitions = self._partitions()
-        charge_ru = self._bill.pay(self._cost_ru(), partitions[0])
+        charge_ru = self._pay(partitions[0])
+        if self._container.recording is not None:
+            note = self._note()
+            note.charge_ru = charge_ru
+            self._container.recording.add((note,), self._visited())
         return charge_ru, list(dict.fromkeys((each.range.id, each.lsn) for each in partitions))

@@ -4,19 +4,23 @@ is computed here, from what was found.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from armillary.account.captures.notes import Note, QueryNote
 from armillary.account.container import Container
 from armillary.account.visits.visits import Session, Visit, check_session, located, run_at
 from armillary.clock import Clock
-from armillary.errors import Failure
+from armillary.errors import Failure, Kind
 from armillary.model import charges, documents, items, layout
 from armillary.model.encoding import FORMAT_JSON, lsn_of, payload_of, unpack_header
+from armillary.model.keys import Key
 from armillary.partition.budget import READ_DEPOSIT, Ask
 from armillary.partition.operations import Outcome, Result
 from armillary.partition.partition import Partition
 from armillary.partition.schema import Schema
+from armillary.query.conditions import ALL
 from armillary.storage.engine import View
 
 COUNT_RU = 1.0  # of one partition
@@ -50,7 +54,16 @@ class ReadItem(Visit[Answer]):
     if_none_match: str | None = None
     session: Session | None = None
     is_bson: bool = False  # the form of the answer
+    key: Key | None = None  # for captures
     OPERATION: ClassVar[str] = "read"
+
+    def notes(self, done: Answer | None) -> Sequence[Note]:
+        note = Note("read", Kind.INTERNAL, 0.0, self.key, self.item_id)
+        if done is not None:
+            note.outcome, note.charge_ru = done.result, done.charge_ru
+            if done.payload is not None:
+                note.rows, note.size_bytes = 1, len(done.payload)
+        return (note,)
 
     async def run(self, container: Container, partition: Partition) -> Answer:
         if self.session is not None:
@@ -58,9 +71,14 @@ class ReadItem(Visit[Answer]):
         return self.answer(container, partition, await partition.read_item(self.epk, self.item_id))
 
     def answer(self, container: Container, partition: Partition, stored: bytes | None) -> Answer:
-        place = partition.range.id, partition.head.lsn
         if stored is None:
+            place = partition.range.id, partition.lsn
             return Answer(Result.MISSING, None, None, charges.failed_read_ru(self.read_factor), *place)
+        # Without another look into storage: the item is as new as the state that it was read from, or the head is.
+        lsn = item_lsn = lsn_of(stored)
+        if partition.head.lsn > lsn:
+            lsn = partition.head.lsn
+        place = partition.range.id, lsn
         if self.is_bson:
             payload = documents.bson_bytes(stored)
             return Answer(Result.READ, payload, None, charges.read_ru(len(payload), self.read_factor), *place)
@@ -68,30 +86,43 @@ class ReadItem(Visit[Answer]):
         etag = items.etag_in(payload)
         if self.if_none_match is not None and self.if_none_match in ("*", etag):
             cost_ru = charges.failed_read_ru(self.read_factor)
-            return Answer(Result.NOT_MODIFIED, None, etag, cost_ru, *place, lsn_of(stored))
+            return Answer(Result.NOT_MODIFIED, None, etag, cost_ru, *place, item_lsn)
         cost_ru = charges.read_ru(len(payload), self.read_factor)
-        return Answer(Result.READ, payload, etag, cost_ru, *place, lsn_of(stored))
+        return Answer(Result.READ, payload, etag, cost_ru, *place, item_lsn)
 
 
 def read_at_hand(container: Container, visit: ReadItem, ask: Ask | None = None) -> Answer | None:
     """Make the visit without waiting for storage. None: that does not go, so run the visit; nothing is counted yet.
     This is `visits.run` for the commonest request, without its coroutines."""
-    if container.faults is not None:
-        return None
+    recording = None
+    if container.is_observed:
+        if container.faults is not None:
+            return None
+        recording = container.recording
     epk = visit.epk
     partition = container.partition_for(epk)
     view = partition.at_hand()
     if view is None:
         return None
     meter = partition.meter
-    ticket = meter.admit(READ_DEPOSIT, ask)
+    try:
+        ticket = meter.admit(READ_DEPOSIT, ask, epk)
+    except Failure as failure:
+        if recording is not None:
+            recording.fail(visit.notes(None), (partition.range.id,), failure)
+        raise
     try:
         if visit.session is not None:
             check_session(partition, visit.session)
         answer = visit.answer(container, partition, partition.item_in(view, epk, visit.item_id))
     except Failure as failure:
-        raise located(partition, meter.charge(failure, epk, ticket, ask)) from None
+        charged = meter.charge(failure, epk, ticket, ask)
+        if recording is not None:
+            recording.fail(visit.notes(None), (partition.range.id,), charged)
+        raise located(partition, charged) from None
     answer.charge_ru = meter.spend(answer.charge_ru, epk, ticket, ask)
+    if recording is not None:
+        recording.add_read(visit.key, visit.item_id, answer, partition.range.id)
     return answer
 
 
@@ -143,6 +174,11 @@ class CountItems(Visit[ItemCount]):
 
     epk: bytes | None = None
     OPERATION: ClassVar[str] = "query"
+
+    def notes(self, done: ItemCount | None) -> Sequence[Note]:
+        [note] = Visit.notes(self, done)
+        note.query = QueryNote(ALL)
+        return (note,)
 
     async def run(self, container: Container, partition: Partition) -> ItemCount:
         return ItemCount(partition.head.item_count, COUNT_RU)

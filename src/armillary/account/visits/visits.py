@@ -10,16 +10,18 @@ partitions (`page_charges.py`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
+from armillary import limits
 from armillary.account.account import Account
+from armillary.account.captures.notes import Note
 from armillary.account.container import Container
 from armillary.errors import Failure, Kind
 from armillary.model.sendable import Sendable
 from armillary.partition.budget import READ_DEPOSIT, Ask
 from armillary.partition.meter import Meter
-from armillary.partition.operations import MemberFailed
+from armillary.partition.operations import MemberFailed, Result
 from armillary.partition.partition import Partition
 
 Session = Mapping[int, int]  # range id -> lsn
@@ -57,6 +59,13 @@ class Visit(Sendable, ABC, Generic[Done]):
 
     def fault_name(self) -> str:
         return self.OPERATION
+
+    def notes(self, done: Done | None) -> Sequence[Note]:
+        """What a capture records of it. None: it failed."""
+        note = Note(self.OPERATION, Kind.INTERNAL, 0.0, is_alone=False)
+        if done is not None:
+            note.outcome, note.charge_ru = Result.READ, done.charge_ru
+        return (note,)
 
     def pay(self, done: Done, meter: Meter, ticket: int, ask: Ask | None) -> None:
         done.charge_ru = meter.spend(done.charge_ru, self.epk, ticket, ask)
@@ -115,16 +124,26 @@ async def meet_faults(container: Container, visit: Visit[Done]) -> Failure | Non
 async def run_at(container: Container, partition: Partition, visit: Visit[Done], ask: Ask | None = None) -> Done | None:
     """Make a visit to this partition. None: it is being split or merged, or has been; nothing was done or charged."""
     meter = partition.meter
-    ticket = meter.admit(visit.DEPOSIT, ask)
+    try:
+        ticket = meter.admit(visit.DEPOSIT, ask, visit.epk)
+    except Failure as failure:
+        _note_failure(container, partition, visit, failure)
+        raise
     try:
         done = await visit.run(container, partition)
     except Failure as failure:
         if visit.is_tried_again(failure):
             meter.release(ticket, ask)
             return None
-        raise located(partition, meter.charge(failure, visit.epk, ticket, ask)) from None
+        if failure.kind in _FULL:
+            _note_full(container, partition, failure, visit.epk)
+        charged = meter.charge(failure, visit.epk, ticket, ask)
+        _note_failure(container, partition, visit, charged)
+        raise located(partition, charged) from None
     except MemberFailed as failed:
         visit.refuse(failed, meter, ticket, ask)
+        if failed.failure.is_metered:
+            _note_failure(container, partition, visit, failed.failure, failed.index)
         raise
     except BaseException:
         meter.release(ticket, ask)
@@ -133,7 +152,38 @@ async def run_at(container: Container, partition: Partition, visit: Visit[Done],
         meter.release(ticket, ask)
         return None
     visit.pay(done, meter, ticket, ask)
+    if container.recording is not None:
+        container.recording.add(visit.notes(done), (partition.range.id,))
     return done
+
+
+def _note_failure(
+    container: Container, partition: Partition, visit: Visit[Done], failure: Failure, index: int | None = None
+) -> None:
+    """For captures. `index`: of the one operation of a list that was refused."""
+    if container.recording is not None:
+        notes = visit.notes(None)
+        container.recording.fail(notes if index is None else notes[index : index + 1], (partition.range.id,), failure)
+
+
+_FULL: Final = (Kind.KEY_FULL, Kind.STORAGE_FULL)
+
+
+def _note_full(container: Container, partition: Partition, failure: Failure, epk: bytes | None) -> None:
+    """For people who look: a key or the disk is full."""
+    if container.events is None:
+        return
+    is_key = failure.kind is Kind.KEY_FULL
+    container.events.record_again(
+        (container.record.rid, epk) if is_key else Kind.STORAGE_FULL,
+        limits.EVENT_FULL_SECONDS,
+        "key-full" if is_key else "storage-full",
+        lambda: f"A write to partition {partition.range.id} of {container.name} was refused: {failure.message}",
+        container.database.name,
+        container.name,
+        partition=partition.range.id,
+        epk=epk.hex().upper() if is_key and epk is not None else None,
+    )
 
 
 def metered(failure: Failure, done: Placed) -> Failure:
@@ -143,9 +193,13 @@ def metered(failure: Failure, done: Placed) -> Failure:
     return failure
 
 
-def refused_at(partition: Partition, failure: Failure, epk: bytes | None) -> Failure:
-    """A refusal of a request that a partition was not admitted for; it is counted there."""
-    return partition.meter.charge(failure, epk)
+def refused_at(container: Container, partition: Partition, failure: Failure, epk: bytes | None, name: str) -> Failure:
+    """A refusal of a request that a partition was not admitted for; it is counted there. `name`: of the operation."""
+    charged = partition.meter.charge(failure, epk)
+    if container.recording is not None:
+        note = Note(name, Kind.INTERNAL, 0.0, is_alone=False)
+        container.recording.fail((note,), (partition.range.id,), charged)
+    return charged
 
 
 def located(partition: Partition, failure: Failure) -> Failure:
@@ -156,15 +210,27 @@ def located(partition: Partition, failure: Failure) -> Failure:
 
 def check_session(partition: Partition, session: Session) -> None:
     """A reader must not see less than it has seen. Tokens of split ranges count for their children."""
-    lsn = partition.head.lsn
     key_range = partition.range
-    if session.get(key_range.id, 0) > lsn or any(session.get(parent, 0) > lsn for parent in key_range.parents):
-        raise Failure(
-            Kind.SESSION_BEHIND,
-            "The read session is not available for the input session token: it is ahead of this partition.",
-            charge_ru=1.0,
-            details=_place(partition),
+    asked = max([session.get(key_range.id, 0), *(session.get(parent, 0) for parent in key_range.parents)])
+    if asked > partition.head.lsn and asked > partition.lsn:
+        raise session_behind(
+            "The read session is not available for the input session token: it is ahead of this partition.", partition
         )
+
+
+def check_known_ranges(container: Container, session: Session) -> None:
+    """On a node of a cluster that may be behind: a token that names a range which this node does not know yet is ahead
+    of the range that it was split or merged from."""
+    if session and max(session) >= container.state.next_range:
+        raise session_behind(
+            "The read session is not available for the input session token: it names a partition key range that this "
+            "node does not know yet."
+        )
+
+
+def session_behind(message: str, partition: Partition | None = None) -> Failure:
+    details = _place(partition) if partition is not None else None
+    return Failure(Kind.SESSION_BEHIND, message, charge_ru=1.0, details=details)
 
 
 def _place(partition: Partition) -> dict[str, int]:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import ClassVar, NamedTuple
 
 from armillary import limits
+from armillary.account.captures.notes import Note, note_of, spread
 from armillary.account.collections.compiled_changes import SHARES, with_change
 from armillary.account.container import Container
 from armillary.account.faults import write_name
@@ -65,6 +66,9 @@ class WriteItem(Visit[Answer]):
     def fault_name(self) -> str:
         return write_name(self.todo.verb)
 
+    def notes(self, done: Answer | None) -> Sequence[Note]:
+        return (note_of(self.todo, done.outcome if done is not None else None),)
+
     async def run(self, container: Container, partition: Partition) -> Answer:
         todo, record = self.todo, self.record
         if todo.draft is None or todo.draft.rules is None:
@@ -75,7 +79,8 @@ class WriteItem(Visit[Answer]):
             outcome = await with_conditions([todo], lambda: partition.write(todo), partition.clock)
         else:
             outcome = await partition.write(todo)
-        place = partition.range.id, partition.lsn, outcome.lsn
+        lsn = partition.head.lsn if record is None else partition.lsn  # a repeated write has not brought the head along
+        place = partition.range.id, lsn, outcome.lsn
         return Answer(outcome.result, outcome.payload, outcome.etag, outcome.charge_ru, *place, outcome)
 
     def pay(self, done: Answer, meter: Meter, ticket: int, ask: Ask | None) -> None:
@@ -143,6 +148,14 @@ class WriteBatch(Visit[BatchAnswer]):
     def has_taken_place(self, done: BatchAnswer) -> bool:
         return done.is_done
 
+    def notes(self, done: BatchAnswer | None) -> Sequence[Note]:
+        return batch_notes(self.todo, done)
+
+    def pay(self, done: BatchAnswer, meter: Meter, ticket: int, ask: Ask | None) -> None:
+        if any(isinstance(each, Failure) and each.kind is Kind.KEY_FULL for each in done.members):
+            meter.count_full(self.epk)
+        Visit.pay(self, done, meter, ticket, ask)
+
     async def run(self, container: Container, partition: Partition) -> BatchAnswer:
         if self.session is not None:
             check_session(partition, self.session)
@@ -160,6 +173,25 @@ class WriteBatch(Visit[BatchAnswer]):
         return BatchAnswer([*outcomes], True, charge_ru, partition.range.id, partition.lsn)
 
 
+def batch_notes(todo: Sequence[Operation], done: BatchAnswer | None) -> Sequence[Note]:
+    """Of the members of a batch; together they have its charge. Members behind one that could not even be made are
+    not known."""
+    members = done.members if done is not None else []
+    notes = []
+    for place, operation in enumerate(todo):
+        member = members[place] if place < len(members) else None
+        note = note_of(operation, member if isinstance(member, Outcome) else None, is_alone=False, is_grouped=True)
+        if isinstance(member, Failure):
+            note.outcome = member.kind
+        notes.append(note)
+    if not notes:  # the first could not be made
+        note = Note("batch", Kind.INTERNAL, 0.0, is_alone=False, is_grouped=True)
+        failures = [member.kind for member in members if isinstance(member, Failure)]
+        note.outcome = failures[0] if failures else Kind.INTERNAL
+        notes.append(note)
+    return spread(notes, done.charge_ru if done is not None else 0.0)
+
+
 @dataclass(slots=True)
 class DeleteByKey(Visit[Answer]):
     """Delete every item of one logical partition. It is done in portions, each of which may find another owner."""
@@ -169,6 +201,12 @@ class DeleteByKey(Visit[Answer]):
     DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
     IS_READ: ClassVar[bool] = False
     OPERATION: ClassVar[str] = "delete"
+
+    def notes(self, done: Answer | None) -> Sequence[Note]:
+        note = Note("delete", Kind.INTERNAL, 0.0, self.key)
+        if done is not None:
+            note.outcome, note.charge_ru = done.result, done.charge_ru
+        return (note,)
 
     async def run(self, container: Container, partition: Partition) -> Answer:
         charge_ru = DELETE_BY_KEY_RU
@@ -238,6 +276,9 @@ class WriteMany(Visit[Written]):
             if item_lsn(view, self.epk, item_id) != lsn:
                 raise write_conflict()
 
+    def notes(self, done: Written | None) -> Sequence[Note]:
+        return many_notes(self.todo, done)
+
     def is_gone(self, failed: MemberFailed) -> bool:
         return failed.failure.kind is Kind.NOT_FOUND and self.todo[failed.index].verb is Verb.DELETE
 
@@ -262,14 +303,22 @@ class WriteBulk(Visit[Written]):
     DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
     IS_READ: ClassVar[bool] = False
 
+    def notes(self, done: Written | None) -> Sequence[Note]:
+        return many_notes(self.todo, done)
+
     async def run(self, container: Container, partition: Partition) -> Written:
         return Written(await _write_all(container, partition, self.todo))
 
     def pay(self, done: Written, meter: Meter, ticket: int, ask: Ask | None) -> None:
         for index, (operation, outcome, own) in enumerate(zip(self.todo, done.outcomes, self.asks, strict=True)):
             if index:  # what is done already is refused no more
-                ticket = min(ticket, 0) if meter.is_enforcing else meter.admit(WRITE_DEPOSIT, own)
+                ticket = min(ticket, 0) if meter.is_enforcing else meter.admit(WRITE_DEPOSIT, own, operation.epk)
             outcome.charge_ru = meter.spend(outcome.charge_ru, operation.epk, ticket, own)
+
+
+def many_notes(todo: Sequence[Operation], done: Written | None) -> Sequence[Note]:
+    outcomes: Sequence[Outcome | None] = done.outcomes if done is not None else [None] * len(todo)
+    return [note_of(*each, is_alone=False) for each in zip(todo, outcomes, strict=True)]
 
 
 def item_lsn(view: View, epk: bytes, item_id: str) -> int | None:
@@ -301,6 +350,7 @@ def pay_each(
 
 
 async def run_together(
+    container: Container,
     shares: Mapping[Partition, Sequence[Operation]],
     write: Callable[[], Awaitable[Sequence[list[Outcome]]]],
     ask: Ask | None,
@@ -318,12 +368,18 @@ async def run_together(
         _release(tickets, ask)
         if failure.kind is Kind.RANGE_BUSY:
             return None
-        raise failure if ticket is None else first.meter.charge(failure, shares[first][0].epk, ticket, ask) from None
+        if ticket is not None:
+            first.meter.charge(failure, shares[first][0].epk, ticket, ask)
+        if container.recording is not None and failure.is_metered:
+            container.recording.fail(many_notes(shares[first][:1], None), (first.range.id,), failure)
+        raise failure from None
     except BaseException:
         _release(tickets, ask)
         raise
     for (partition, operations), outcomes in zip(shares.items(), found, strict=True):
         pay_each(operations, outcomes, partition.meter, tickets[partition], ask)
+        if container.recording is not None:
+            container.recording.add(many_notes(operations, Written(outcomes)), (partition.range.id,))
     return found
 
 

@@ -18,19 +18,22 @@ from websockets.frames import CloseCode
 from armillary import limits
 from armillary.account import containers
 from armillary.account.account import Account
+from armillary.account.captures import notes
 from armillary.account.container import Container
 from armillary.account.graphs.graph import StoredGraph, check_key_path
 from armillary.account.security import permissions
 from armillary.account.security.sign_in_throttle import SignInThrottle
+from armillary.account.visits.consistency import before_write, check_silence
 from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.doors.gremlin import traversals
 from armillary.doors.gremlin.authentication import Client, Keys, Principal, Tokens, authenticate, is_sealed
 from armillary.doors.gremlin.errors import MALFORMED
 from armillary.doors.gremlin.forms import AUTHENTICATION
-from armillary.doors.gremlin.messages import Request, Responder, read_request
+from armillary.doors.gremlin.messages import AUTHENTICATE, Request, Responder, read_request
 from armillary.doors.gremlin.traversals import OrderedIds, Services
 from armillary.errors import Failure, Kind
 from armillary.model.items import validate_name
+from armillary.net.requests.request_watch import Answered, RequestWatch
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ class GremlinDoor:
         self.programs = traversals.Programs()
         self.ids = OrderedIds(account.clock)
         self.throttle: SignInThrottle | None = None  # of failed sign-ins
+        self.watch = RequestWatch()  # counts requests
         self._keys = keys
         self._tokens = tokens
         self._sign_in_log = SignInLog("gremlin")
@@ -61,13 +65,20 @@ class GremlinDoor:
             check_key_path(settings.creates or "", "--gremlin-create")
 
     async def answer(self, client: Client, message: bytes, is_text: bool) -> None:
+        await self._answer(client, self._principal(client), message, is_text)
+
+    async def answer_as(self, client: Client, message: bytes) -> None:
+        """Answer a request of the portal, which has authenticated its sender and says what the principal of `client`
+        is."""
+        await self._answer(client, client.principal, message, is_text=False)
+
+    async def _answer(self, client: Client, principal: Principal | None, message: bytes, is_text: bool) -> None:
         ACTOR.set(Actor("gremlin", client.address))
         # A random beginning and a count are as good as dice, and cost less on every request.
         self._requests += 1
         activity_id = f"{self._start}{self._requests & 0xFFFFFFFFFFFF:012x}"
         out = Responder(client.line, is_text, self.account.clock, activity_id)
         try:
-            principal = self._principal(client)
             if principal is None:
                 principal = self._meet(client, message, is_text, out)
                 if principal is not None:
@@ -86,6 +97,21 @@ class GremlinDoor:
             log.exception("request %s failed", out.activity_id)
             message_text = f"The server failed to answer; its log tells why under the activity id {out.activity_id}."
             self._refuse(client, Failure(Kind.INTERNAL, message_text), out)
+        self._count(client, out)
+
+    def _count(self, client: Client, out: Responder) -> None:
+        """Count a request that is answered. One that waits for credentials is counted when they have come."""
+        if out.status in (0, AUTHENTICATE):
+            return
+        elapsed_s = self.account.clock.elapsed_s() - out.begun_s
+        status, kind = str(out.status), None if out.failed is None else out.failed.kind
+        self.watch.times[f"gremlin {out.operation}"].note(elapsed_s, status, kind)
+        if self.watch.report is not None:
+            answered = Answered("gremlin", out.operation, status, kind, out.begun_s, elapsed_s, round(out.total_ru, 2))
+            answered.activity, answered.peer, answered.details = out.activity_id, client.address, out.details
+            if client.principal is not None:
+                answered.database, answered.container = client.principal.database, client.principal.graph
+            self.watch.report(answered)
 
     def _refuse(self, client: Client, failure: Failure, out: Responder) -> None:
         if failure.kind is Kind.DROPPED:
@@ -129,6 +155,7 @@ class GremlinDoor:
                 await self._serve(client, principal, message, is_text, responder)
             except Failure as failure:
                 self._refuse(client, failure, responder)
+            self._count(client, responder)
 
     async def _serve(self, client: Client, principal: Principal, message: bytes, is_text: bool, out: Responder) -> None:
         reading = partial(read_request, message, is_text, out, is_known=True, reads_properties=client.reads_properties)
@@ -139,6 +166,7 @@ class GremlinDoor:
             async with self._long_messages:
                 request = await asyncio.get_running_loop().run_in_executor(None, reading)
         if request.operation == AUTHENTICATION:
+            out.operation = AUTHENTICATION
             self._authenticate(client, request)
         else:
             await self._act(client, principal, request, out)
@@ -185,9 +213,17 @@ class GremlinDoor:
                 f"The operation '{request.operation[:40]}' is not known; eval and bytecode are.",
                 details={"status": MALFORMED, "exception": "GraphMalformedException"},
             )
+        out.operation = request.operation
+        topology = self.account.topology
+        if topology is not None:
+            # Traversals are answered by the node that leads alone, and each may write.
+            check_silence(topology)
+            await before_write(self.account, topology)
         container = await self._container(principal)
         if principal.expires_s is not None:
             self._check_token(principal, principal.expires_s, container)
+        if self.account.captures.is_on:
+            out.details = notes.begin("gremlin", out.activity_id)
         graph = StoredGraph(self.account, container, is_read_only=principal.is_read_only)
         out.graph = graph
         await action(self, client, request, graph, out)
@@ -217,6 +253,7 @@ class GremlinDoor:
 
     async def _create(self, principal: Principal) -> Container:
         """On first use, where the server was told to."""
+        self.account.check_writable()
         account = self.account
         name = validate_name(principal.graph)
         try:

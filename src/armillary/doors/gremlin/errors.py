@@ -40,6 +40,7 @@ ROWS: Final[dict[Kind, Row]] = {
     Kind.RANGE_BUSY: Row(500, 410),
     Kind.NAME_STALE: Row(500, 410),
     Kind.NOT_LEADER: Row(500, 503),
+    Kind.STALE_HERE: Row(500, 503),
     Kind.THROTTLED: Row(429, 429),
     Kind.RETRY_WITH: Row(500, 449),
     Kind.TIMED_OUT: Row(598, 1009),

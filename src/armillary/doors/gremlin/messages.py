@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from armillary.account.captures.notes import Request as Notes
 from armillary.clock import Clock
 from armillary.doors.gremlin import errors
 from armillary.doors.gremlin.authentication import Line
@@ -47,6 +48,10 @@ class Responder:
         self.activity_id = activity_id
         self.graph: Spending | None = None
         self.charge_ru = 0.0  # of what no graph counts
+        self.operation = "other"  # what metrics call it
+        self.status = 0  # that was sent last
+        self.failed: Failure | None = None
+        self.details: Notes | None = None  # what the account notes of it while captures, logs or traces ask for that
         self._told_ru = 0.0
         self._begun_s = self._told_s = clock.elapsed_s()
 
@@ -62,14 +67,24 @@ class Responder:
 
     def refuse(self, failure: Failure) -> None:
         status, _ = errors.status_of(failure)
+        self.failed = failure
         self._send(status, errors.text_of(failure, self.activity_id), errors.attributes_of(failure), [])
 
     def _send(self, status: int, message: str, attributes: dict[str, Any], values: list[Any] | None) -> None:
+        self.status = status
         encoded = self.form.write(self.request_id, status, message, attributes | self._costs(), values)
         self._line.send(encoded, self._is_text)
 
+    @property
+    def total_ru(self) -> float:
+        return self.charge_ru + (self.graph.charge_ru if self.graph is not None else 0.0)
+
+    @property
+    def begun_s(self) -> float:
+        return self._begun_s
+
     def _costs(self) -> dict[str, Any]:
-        total_ru = self.charge_ru + (self.graph.charge_ru if self.graph is not None else 0.0)
+        total_ru = self.total_ru
         now_s = self._clock.elapsed_s()
         told: dict[str, Any] = {
             "x-ms-request-charge": round(total_ru - self._told_ru, 2),

@@ -5,13 +5,14 @@ a client that reads results slowly slows down its own traversal. What traversals
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from armillary import limits, work
 from armillary.account.account import Account
+from armillary.account.captures import notes
 from armillary.account.graphs.graph import StoredGraph, element_id
+from armillary.account.server_figures import CompiledCache
 from armillary.clock import Clock
 from armillary.doors.gremlin.authentication import Client
 from armillary.doors.gremlin.messages import Request, Responder
@@ -22,6 +23,7 @@ from armillary.languages.gremlin.program_templates import shape_of, template_of,
 from armillary.languages.gremlin.syntax.bytecode import transaction_of
 from armillary.languages.gremlin.syntax.grammar import Statement, parse
 from armillary.languages.gremlin.syntax.instructions import Traversal
+from armillary.languages.gremlin.syntax.traversal_shape import shape_of_bytecode, shape_of_script
 
 Pages = Callable[[], Awaitable[list[Any]]]  # values, or traversers
 _CACHED_CHARACTERS_MAX = 4_000  # longer scripts are not likely to come again
@@ -60,7 +62,7 @@ class Programs:
     each time, which None stands for where there can be none."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._kept: CompiledCache[tuple[Any, ...], Any] = CompiledCache("gremlin-programs")
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -107,15 +109,10 @@ class Programs:
         return program
 
     def _get(self, key: tuple[Any, ...]) -> Any:
-        found = self._kept.get(key)
-        if found is not None:
-            self._kept.move_to_end(key)
-        return found
+        return self._kept.get(key)
 
     def _keep(self, key: tuple[Any, ...], made: Any) -> None:
-        self._kept[key] = made
-        if len(self._kept) > limits.QUERY_CACHE_ENTRIES:
-            self._kept.popitem(last=False)
+        self._kept.keep(key, made)
 
 
 def _program(statement: Statement, partition_key: str | None, text: str) -> Program | None:
@@ -153,6 +150,8 @@ async def _evaluate(
     bindings = request.arguments.get("bindings") or {}
     if not isinstance(bindings, dict) or not all(isinstance(name, str) for name in bindings):
         raise bad_request("Bindings are a map from names to values.")
+    if services.account.captures.is_on:
+        notes.describe(lambda: shape_of_script(text))
     statements = services.programs.of_script(text, bindings, graph.partition_key)
     for statement, program in statements[:-1]:
         if program is not None:
@@ -183,6 +182,8 @@ async def _run_bytecode(
     if transaction_of(traversal) is not None:
         out.finish([])  # nothing is open: every request before has been committed
         return
+    if services.account.captures.is_on:
+        notes.describe(lambda: shape_of_bytecode(traversal))
     program = services.programs.of_bytecode(traversal, graph.partition_key)
     results = _results(request, program, graph, world)
     await _send(client, results.pull, request, out)

@@ -16,6 +16,7 @@ from armillary.account.account import Account
 from armillary.account.collections import document_operations
 from armillary.account.collections.document_operations import RetryRecord
 from armillary.account.container import Container
+from armillary.account.items.procedures import document_functions
 from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.account.snapshots.snapshot_reads import PinnedAccount
 from armillary.clock import Clock
@@ -24,6 +25,7 @@ from armillary.doors.mongo.commands.fail_points import FailPoints
 from armillary.doors.mongo.errors import out_of_time
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reading.cursors import Cursors
+from armillary.doors.mongo.replica_set.membership import Membership
 from armillary.doors.mongo.sessions.authentication import Authenticator
 from armillary.doors.mongo.sessions.cluster_time import ClusterTime
 from armillary.doors.mongo.sessions.sessions import Session, Sessions
@@ -65,6 +67,7 @@ class Services(Protocol):
     fail_points: FailPoints
     profiler: ProfilingLevels
     process_id: ObjectId
+    membership: Membership | None  # of a replica set of several nodes
 
     @property
     def commands(self) -> Mapping[str, Command]: ...
@@ -120,11 +123,16 @@ class Call:
         "database",
         "deadline_s",
         "documents_examined",
+        "documents_returned",
         "extra",
         "fields",
         "is_killed",
+        "is_stream",
+        "javascript",
         "keys_examined",
+        "login",
         "name",
+        "needs_primary",
         "past",
         "past_time",
         "raw_body",
@@ -144,6 +152,8 @@ class Call:
         self.account: Account = services.account
         self.clock: Clock = services.account.clock
         self.client = client
+        # Of the command, not of the connection: a cursor outlives the login of the connection that opened it.
+        self.login = client.login
         self.name = name
         self.body: Document = request.body
         self.raw_body = request.raw_body
@@ -160,9 +170,13 @@ class Call:
         self.past_time: Timestamp | None = None
         self.charge_ru = 0.0
         self.documents_examined = self.keys_examined = 0
+        self.documents_returned: int | None = None  # of a batch; None: the command returns none
         self.slices = 0  # of evaluation since the last page was read
         self.deadline_s: float | None = None  # on the machine's clock
         self.is_killed = False  # by killOp
+        self.is_stream = False  # the next events of a change stream
+        self.needs_primary = False  # its answer is that of a node that leads
+        self.javascript: Callable[[Document], Any] | None = None  # runs its functions, once it has called one
         self.extra: Document | None = None  # fields at the end of the answer, such as writeConcernError
 
     # The collection.
@@ -218,6 +232,12 @@ class Call:
                 details={"code": 50},
             )
 
+    def run_javascript(self, request: Document) -> Any:
+        """Run a function that the command carries, in another process."""
+        if self.javascript is None:
+            self.javascript = document_functions(self.account, self.database)
+        return self.javascript(request)
+
     def check_killed(self) -> None:
         if self.is_killed:
             raise refusal(11601, "operation was interrupted")
@@ -246,7 +266,13 @@ class Command:
     is_admin: bool = False  # on the admin database only
     is_stable: bool = False  # of API version 1
     is_retryable: bool = False
+    is_local: bool = False  # about this node, not about what is stored: every member of a replica set answers
+    is_ending: bool = False  # ends a transaction
     fields: frozenset[str] | None = None  # None: unknown fields are ignored
+
+    @property
+    def needs_primary(self) -> bool:
+        return (self.writes and not self.is_local) or self.is_ending
 
 
 def read_only(call: Call) -> Failure:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from armillary import limits
+from armillary.account.captures.notes import Request as Notes
 from armillary.audit import Actor
 from armillary.doors.mongo.sessions.scram import Conversation
 from armillary.doors.mongo.settings import Grant
@@ -26,11 +27,32 @@ class Statistics:
     retry_after_ms: int = 0
 
 
+class Login(NamedTuple):
+    """A user of a database, as it was when the client signed in."""
+
+    database: str
+    name: str
+    serial: str  # of its password
+
+
 class Line(Protocol):
     """The connection, as the door sees it."""
 
     async def send(self, answer: bytes) -> bool: ...
     def retire(self) -> None: ...
+
+
+class _NoLine:
+    """Of clients that send one command without a connection of their own."""
+
+    async def send(self, answer: bytes) -> bool:
+        return False
+
+    def retire(self) -> None:
+        pass
+
+
+NO_LINE: Final[Line] = _NoLine()
 
 
 class Client:
@@ -41,12 +63,15 @@ class Client:
         "came_with",
         "compressors",
         "conversation",
+        "details",
         "grant",
         "has_metadata",
         "id",
+        "is_load_balanced",
         "is_tls",
         "line",
         "local",
+        "login",
         "remote",
         "statistics",
         "user",
@@ -63,17 +88,27 @@ class Client:
         self.local = local
         self.grant = grant
         self.user: str | None = None  # once authenticated
+        self.login: Login | None = None  # of a user of a database; None: of a key of the account
         self.came_with = ""  # the key that it authenticated with
         self.conversation: Conversation | None = None
         self.has_metadata = False
+        self.is_load_balanced = False  # it knows the node that leads as a service, and no replica set
         self.app_name = ""
         self.compressors: list[str] = []
         self.statistics = Statistics()
+        self.details: Notes | None = None  # what the account notes of its command while that is asked for
         self._gone: asyncio.Event | None = None
 
     @property
     def is_stranger(self) -> bool:
         return self.grant is Grant.NOTHING
+
+    @property
+    def owner(self) -> str:
+        """Cursors and sessions belong to the user that made them, and not to one that is made later with the same name;
+        those of clients with keys have no owner."""
+        login = self.login
+        return "" if login is None else f"{login.database}\0{login.name}\0{login.serial}"
 
     @property
     def message_bytes_max(self) -> int:

@@ -18,12 +18,14 @@ from bson.objectid import ObjectId
 from armillary import limits, work
 from armillary.account import containers
 from armillary.account.account import Account
+from armillary.account.captures import notes
+from armillary.account.following import FollowingAccount
 from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.audit import ACTOR
 from armillary.clock import Clock
-from armillary.doors.mongo import namespaces
+from armillary.doors.mongo import command_counts, namespaces
 from armillary.doors.mongo.call import Call, Command, Stream, check_database, read_only
-from armillary.doors.mongo.client import Client, Line, Statistics
+from armillary.doors.mongo.client import NO_LINE, Client, Line, Statistics
 from armillary.doors.mongo.commands import inline_commands, profiler
 from armillary.doors.mongo.commands.command_table import COMMANDS
 from armillary.doors.mongo.commands.fail_points import FailPoints
@@ -33,16 +35,20 @@ from armillary.doors.mongo.fields import GENERIC
 from armillary.doors.mongo.reading import point_reads
 from armillary.doors.mongo.reading.change_streams import ChangeStream
 from armillary.doors.mongo.reading.cursors import Cursors
-from armillary.doors.mongo.sessions import read_write_concerns
+from armillary.doors.mongo.replica_set import admission
+from armillary.doors.mongo.replica_set.membership import Membership
+from armillary.doors.mongo.sessions import authorization, read_write_concerns
 from armillary.doors.mongo.sessions.authentication import Authenticator, unauthorized
 from armillary.doors.mongo.sessions.cluster_time import ClusterTime
 from armillary.doors.mongo.sessions.read_write_concerns import Snapshots
-from armillary.doors.mongo.sessions.sessions import Sessions, session_id_of
+from armillary.doors.mongo.sessions.sessions import Sessions, session_id_of, transaction_name
 from armillary.doors.mongo.sessions.transactions import Transaction
 from armillary.doors.mongo.settings import Grant, MongoSettings, ProfilingLevels
 from armillary.doors.mongo.wire import answers
 from armillary.doors.mongo.wire.compression import NEVER_COMPRESSED
 from armillary.doors.mongo.wire.messages import (
+    ANSWER_BODY_AT,
+    BODY_SECTION,
     MORE_TO_COME,
     OP_MSG,
     Envelope,
@@ -56,6 +62,7 @@ from armillary.doors.mongo.writing import retryable_writes
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document
+from armillary.net.requests.request_watch import RequestWatch
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +84,13 @@ class MongoDoor:
         self.settings = settings
         self.machine = machine
         self.throttle: SignInThrottle | None = None  # slows down failed sign-ins
-        self.authenticator = Authenticator(account.settings.name, owners, readers, account.secret, machine)
-        self.cluster_time = ClusterTime(account.clock)
+        self.watch = RequestWatch()  # counts requests
+        self.authenticator = Authenticator(account, owners, readers, machine)
+        account.database_users.on_change.append(self._check_clients)
+        self.process_id = ObjectId(account.clock.random_bytes(12))
+        topology = account.topology
+        self.membership = Membership(account, topology, self.process_id) if topology is not None else None
+        self.cluster_time = ClusterTime(account.clock) if self.membership is None else self.membership.times
         self.sessions = Sessions(account.clock)
         self._reader_sessions = Sessions(account.clock, Grant.READ)
         self.cursors: Cursors[Call] = Cursors(account.clock)
@@ -87,7 +99,6 @@ class MongoDoor:
         self.streams: set[Stream] = set()  # that are open
         self.fail_points = FailPoints()
         self.profiler = ProfilingLevels()
-        self.process_id = ObjectId(account.clock.random_bytes(12))
         self.port = 0  # set once it is open
         self._clients: dict[int, Client] = {}
         self._running: dict[int, tuple[Call, float]] = {}
@@ -105,6 +116,9 @@ class MongoDoor:
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
+        if self.membership is not None and not self.membership.leads:
+            for transaction in list(self.open_transactions):
+                transaction.forget()
         for sessions in self.all_sessions:
             for session in sessions.all():
                 await self.end_session(sessions, session.id)
@@ -112,7 +126,8 @@ class MongoDoor:
 
     async def _keep_up(self) -> None:
         try:
-            await self.clear()
+            if not isinstance(self.account, FollowingAccount):
+                await self.clear()
         except Failure as failure:
             log.error("collections of interrupted transactions could not be deleted: %s", failure.message)
         while True:
@@ -130,6 +145,8 @@ class MongoDoor:
 
     async def look_after(self) -> None:
         """End cursors, snapshots, sessions and transactions that are past their time."""
+        if self.membership is not None:
+            self.membership.look()
         await self.cursors.expire()
         self.snapshots.expire()
         for sessions in self.all_sessions:
@@ -145,10 +162,11 @@ class MongoDoor:
         """Replace the account's keys. Connections that authenticated with another key are closed after the answer that
         is under way."""
         self.authenticator.use(owners, readers)
-        for client in list(self._clients.values()):
-            if client.user is not None and not self.authenticator.still_has(client):
-                client.user, client.grant = None, self.grant_of_strangers
-                client.line.retire()
+        self._check_clients()
+
+    def _check_clients(self) -> None:
+        self.authenticator.check_again(list(self._clients.values()), self.grant_of_strangers)
+        self.cursors.end_orphans(self.authenticator.has_owner)
 
     @property
     def grant_of_strangers(self) -> Grant:
@@ -172,6 +190,12 @@ class MongoDoor:
         if advertised is not None:
             return advertised if ":" in advertised.rpartition("]")[2] else f"{advertised}:{port}"
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def _counted_members(self) -> int | None:
+        if not self.settings.has_test_commands:
+            return None
+        return 1 if self.membership is None else len(self.membership.hosts)
 
     def sessions_of(self, client: Client) -> Sessions:
         return self.sessions if client.grant is Grant.WRITE else self._reader_sessions
@@ -230,29 +254,7 @@ class MongoDoor:
         return self._counts["find" if name == "query" else name]
 
     def running_commands(self, asking: Client) -> list[Document]:
-        now_s = self.machine.elapsed_s()
-        shown = []
-        for number, (call, begun_s) in list(self._running.items()):
-            host, port = call.client.remote
-            shown.append(
-                {
-                    "type": "op",
-                    "host": self.address_of(asking),
-                    "desc": f"conn{call.client.id}",
-                    "connectionId": call.client.id,
-                    "client": f"{host}:{port}",
-                    "appName": call.client.app_name,
-                    "active": True,
-                    "opid": number,
-                    "op": "command",
-                    "ns": f"{call.database}.$cmd",
-                    "microsecs_running": Int64(int((now_s - begun_s) * 1_000_000)),
-                    "command": {name: value for name, value in call.body.items() if not name.startswith("$")}
-                    if call.name not in ("saslStart", "saslContinue")
-                    else {},
-                }
-            )
-        return shown
+        return command_counts.running(self._running, self.machine.elapsed_s(), self.address_of(asking))
 
     def kill(self, number: int) -> None:
         """Mark a running command as killed: it ends at its next check."""
@@ -267,12 +269,13 @@ class MongoDoor:
         if self.fail_points.are_set or self.profiler.is_on:
             return None
         begun_s = self.machine.elapsed_s()
+        client.details = notes.begin("mongo") if self.account.captures.is_on else None
         found = point_reads.answer(self, client, frame)
         if found is None:
             return None
         document, charge_ru = found
         self._counts["find"] += 1
-        self._note(client, charge_ru, "find", begun_s, is_refused=False)
+        self._note(client, charge_ru, "find", begun_s, None, None)
         self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
         return plain_answer(frame, number, document)
 
@@ -282,8 +285,8 @@ class MongoDoor:
         begun_s = self.machine.elapsed_s()
         name = ""
         call: Call | None = None
-        is_refused = False
         failed: Failure | None = None
+        client.details = None
         try:
             if len(envelope.content) <= limits.WORK_AT_ONCE_BSON_BYTES:
                 request = read_request(envelope, is_known=not client.is_stranger)
@@ -291,6 +294,8 @@ class MongoDoor:
                 request = await work.run(lambda: read_request(envelope, is_known=not client.is_stranger))
             name = next(iter(request.body), "")
             call = Call(self, client, name, request)
+            if self.account.captures.is_on:
+                client.details = notes.begin("mongo", group=transaction_name(request.body))
             running = self._run(call, begun_s)
             document = await (running if inline_commands.runs_inline(call) else work.drive(running, call.check_work))
         except MalformedMessage:
@@ -299,29 +304,41 @@ class MongoDoor:
             if failure.kind is Kind.DROPPED:
                 return None
             # Its traceback refers to this frame, and with it to all that the command computed: no cycle may keep that.
-            is_refused, failed = True, failure.with_traceback(None)
+            failed = failure.with_traceback(None)
             document = self._refuse(call, failure, client)
         except RecursionError:
-            is_refused = True
-            document = self._refuse(call, refusal(15, "Document exceeds maximum nested object depth"), client)
+            failed = refusal(15, "Document exceeds maximum nested object depth")
+            document = self._refuse(call, failed, client)
         except Exception:
             log.exception("the command %s failed", name[:64])
-            is_refused = True
-            broken = Failure(Kind.INTERNAL, "The server failed to answer this command. Its log has the reason.")
-            document = self._refuse(call, broken, client)
+            failed = Failure(Kind.INTERNAL, "The server failed to answer this command. Its log has the reason.")
+            document = self._refuse(call, failed, client)
         if name.lower() != "getlastrequeststatistics":
-            charge_ru = call.charge_ru if call is not None else 0.0
-            self._note(client, charge_ru, name, begun_s, is_refused=is_refused)
+            self._note(client, call.charge_ru if call is not None else 0.0, name, begun_s, failed, call)
         if self.profiler.is_on and call is not None:
             await profiler.note(call, int((self.machine.elapsed_s() - begun_s) * 1000), failed)
         if envelope.wants_no_answer:
-            return b""
+            # A client whose writes are not acknowledged learns of another primary by the end of its connection.
+            is_lost = failed is not None and self.membership is not None and code_of(failed) in STATE_CHANGES
+            return None if is_lost else b""
         self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
         compresses = envelope.compressor is not None and name.lower() not in NEVER_COMPRESSED
-        flags = failure_flags(envelope) if is_refused else 0
-        if name == "getMore" and envelope.allows_exhaust and call is not None and not is_refused:
+        flags = failure_flags(envelope) if failed is not None else 0
+        if name == "getMore" and envelope.allows_exhaust and call is not None and failed is None:
             return await self._exhaust(client, envelope, call, document, number, begun_s)
         return frame_answer(envelope, number, document, compresses=compresses, flags=flags)
+
+    async def answer_as(self, command: bytes, grant: Grant, address: str) -> tuple[bytes, Statistics] | None:
+        """Answer a command of the portal, which has authenticated its sender: the reply, and what the command took.
+        None: the connection is to end. Cursors stay open as for other clients."""
+        client = self.welcome(NO_LINE, is_tls=True, remote=(address, 0), local=(address, self.port))
+        client.grant = grant
+        try:
+            envelope = Envelope(0, OP_MSG, None, 0, bytes((BODY_SECTION,)) + command)
+            answer = await self.answer(client, envelope)
+        finally:
+            self.bid_farewell(client)
+        return (answer[ANSWER_BODY_AT:], client.statistics) if answer else None
 
     async def _exhaust(
         self, client: Client, envelope: Envelope, call: Call, document: bytes, number: int, begun_s: float
@@ -351,11 +368,22 @@ class MongoDoor:
         self._check(call, command, begun_s)
         # Registered before its first await: currentOp cannot run before that.
         self._running[id(call)] = (call, begun_s)
+        member = self.membership
         try:
+            if member is not None:
+                await admission.admit(call, command, member)
             if call.reads_past:
                 await self.snapshots.enter(call)
             extra = await self.fail_points.meet(call.name, call.body, call.client) if self.fail_points.are_set else None
             reply = await (command.run(call) if call.txn_number is None else retryable_writes.run(call, command))
+            if member is not None:
+                await admission.confirm(call, command, member)
+        except Failure as failure:
+            if member is not None and admission.is_answer_of_state(failure):
+                await admission.confirm(call, command, member)
+            if member is not None and member.leads and failure.kind is Kind.NOT_LEADER:
+                await admission.until_deposed(member)
+            raise
         finally:
             del self._running[id(call)]
         if command.writes:
@@ -372,6 +400,9 @@ class MongoDoor:
             raise unauthorized(call.name)
         if (command.writes or command.acts_on_others) and client.grant is not Grant.WRITE:
             raise read_only(call)
+        if command.writes and self.account.is_read_only:
+            self.account.check_writable()
+        authorization.check(call, command)
         if command.is_admin and call.database != "admin":
             raise refusal(13, f"{call.name} may only be run against the admin database.")
         read_write_concerns.check_api(body, call.name, command.is_stable)
@@ -381,7 +412,7 @@ class MongoDoor:
                     raise refusal(40415, f"BSON field '{call.name}.{name}' is an unknown field.")
         lsid = body.get("lsid")
         if lsid is not None and not client.is_stranger:
-            call.session = self.sessions_of(client).find(session_id_of(lsid))
+            call.session = self.sessions_of(client).find(session_id_of(lsid, client.owner))
         number = body.get("txnNumber")
         if number is not None:
             if call.session is None:
@@ -395,7 +426,7 @@ class MongoDoor:
         if limit_ms:
             call.deadline_s = begun_s + limit_ms / 1000
         if "readConcern" in body or "writeConcern" in body:
-            call.extra = read_write_concerns.check(body, counts_members=self.settings.has_test_commands)
+            call.extra = read_write_concerns.check(body, members=self._counted_members)
             call.reads_past = (
                 read_write_concerns.reads_past(body) and call.name != "getMore"
             )  # the cursor has its snapshot
@@ -403,6 +434,8 @@ class MongoDoor:
     def _refuse(self, call: Call | None, failure: Failure, client: Client) -> bytes:
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
             log.error("%s: %s", call.name if call is not None else "a message", failure.message)
+        if client.is_load_balanced and self.membership is not None and not self.membership.leads:
+            failure = admission.as_service(failure)
         labels: list[str] = []
         if call is not None:
             call.charge_ru += failure.charge_ru
@@ -421,20 +454,24 @@ class MongoDoor:
         # A failed write has its writeConcernError too.
         extra = call.extra if call is not None else None
         # Not for the errors of fail points: drivers must take those for real state changes.
-        if call is not None and code_of(failure) in STATE_CHANGES and "is_before" not in failure.details:
+        # Nor where storage knows of another leader before the topology does: drivers would ignore the error.
+        is_ahead = failure.kind is Kind.NOT_LEADER and self.membership is not None and self.membership.leads
+        is_state_change = code_of(failure) in STATE_CHANGES and "is_before" not in failure.details
+        if call is not None and is_state_change and not is_ahead:
             extra = {**(extra or {}), "topologyVersion": topology_of(call)}
         return answers.refused(failure, labels, extra, self.cluster_time.elements())
 
     def _is_stream(self, call: Call) -> bool:
+        if call.is_stream:
+            return True
         wanted = call.body.get("getMore")
         cursor = self.cursors.find(int(wanted)) if isinstance(wanted, int) else None
         return cursor is not None and isinstance(cursor.source, ChangeStream)
 
-    def _note(self, client: Client, charge_ru: float, name: str, begun_s: float, *, is_refused: bool) -> None:
-        client.statistics = Statistics(
-            name,
-            charge_ru,
-            int((self.machine.elapsed_s() - begun_s) * 1000),
-            f"{self._activity}{self._answer_number & 0xFFFFFFFFFFFF:012x}",
-            client.statistics.retry_after_ms if is_refused else 0,
-        )
+    def _note(
+        self, client: Client, charge_ru: float, name: str, begun_s: float, failed: Failure | None, call: Call | None
+    ) -> None:
+        """Count a command that is answered. `call`: None for point reads."""
+        activity_id = f"{self._activity}{self._answer_number & 0xFFFFFFFFFFFF:012x}"
+        times_s = begun_s, self.machine.elapsed_s() - begun_s
+        command_counts.count(self.watch, client, name, charge_ru, times_s, activity_id, failed, call)

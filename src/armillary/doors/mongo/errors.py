@@ -43,6 +43,7 @@ CODES: Final[dict[Kind, int]] = {
     Kind.RANGE_BUSY: 91,
     Kind.NAME_STALE: 26,
     Kind.NOT_LEADER: 10107,  # NotWritablePrimary: drivers look for the primary again
+    Kind.STALE_HERE: 133,  # FailedToSatisfyReadPreference: drivers ask another node
     Kind.THROTTLED: 16500,
     Kind.RETRY_WITH: 112,
     Kind.TIMED_OUT: 50,
@@ -57,8 +58,10 @@ CODES: Final[dict[Kind, int]] = {
 CODES_OF_REASONS: Final[dict[Reason, int]] = {
     Reason.HASHED_ARRAY: 16766,
     Reason.HISTORY_LOST: 286,
+    Reason.JAVASCRIPT_FAILED: 139,
     Reason.PARALLEL_ARRAYS: 171,
     Reason.POSITION_LOST: 136,
+    Reason.ROLE_CHANGED: 11602,  # drivers retry, and keep their connections
     Reason.SNAPSHOT_UNAVAILABLE: 246,
     Reason.TRANSACTION_ELSEWHERE: 263,
     Reason.TRANSACTION_TOO_LARGE: 257,

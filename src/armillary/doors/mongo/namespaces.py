@@ -5,7 +5,7 @@ collection is a container without partition key; a shard key is a partition key.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from bson.binary import UUID_SUBTYPE, Binary
 
@@ -16,19 +16,16 @@ from armillary.account.collections import indexes
 from armillary.account.collections.collection_rules import options_of as options_of
 from armillary.account.collections.collection_rules import shard_fields as shard_fields
 from armillary.account.collections.collection_rules import value_at as value_at
+from armillary.account.collections.new_collections import PENDING as PENDING
+from armillary.account.collections.new_collections import SYSTEM as SYSTEM
+from armillary.account.collections.new_collections import collection_body, fault_of_name, with_options
 from armillary.account.container import Container
 from armillary.account.throughput.provisioning import Throughput
 from armillary.doors.mongo.call import Call
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
-from armillary.model.bson.bson_json import member_name
-from armillary.model.bson.bson_values import MISSING, Document, encode
+from armillary.model.bson.bson_values import MISSING, Document
 from armillary.model.resources import ResourceType
-
-SYSTEM: Final = "system."
-PENDING: Final = f"{SYSTEM}txn."  # prefix of the names of collections that an open transaction has created
-# Always indexed. Other fields are indexed only by declared indexes, as in Cosmos DB.
-_ID_PATH: Final = '/"_id"/?'
 
 
 def find(call: Call, collection: str, database: str | None = None) -> Container | None:
@@ -74,10 +71,9 @@ async def for_writing(call: Call, collection: str) -> Container:
 
 
 def check_new(call: Call, collection: str) -> None:
-    if collection.startswith(SYSTEM) and collection not in ("system.js", "system.views", "system.users"):
-        raise refusal(73, f"Invalid system namespace: {call.database}.{collection}")
-    if "$" in collection:
-        raise refusal(73, f"Invalid collection name: {collection}")
+    fault = fault_of_name(call.database, collection)
+    if fault is not None:
+        raise refusal(73, fault)
 
 
 async def create(
@@ -87,25 +83,13 @@ async def create(
     until then it has another name."""
     database = await ensured_database(call)
     transaction = call.transaction
-    body: dict[str, Any] = {
-        "id": collection if transaction is None else f"{PENDING}{call.clock.guid()}",
-        "indexingPolicy": {
-            "indexingMode": "consistent",
-            "automatic": True,
-            "includedPaths": [{"path": _ID_PATH}],
-            "excludedPaths": [{"path": "/*"}],
-        },
-    }
-    if shard_key:
-        kind = "Hash" if len(shard_key) == 1 else "MultiHash"
-        body["partitionKey"] = {"paths": [path_of(each) for each in shard_key], "kind": kind, "version": 2}
-        body["indexingPolicy"]["includedPaths"] += [
-            {"path": index_path_of(each)} for each in shard_key if each != "_id"
-        ]
+    body = collection_body(collection if transaction is None else f"{PENDING}{call.clock.guid()}", shard_key)
     if throughput is None and not call.account.settings.is_serverless:
-        throughput = Throughput.manual(call.services.settings.throughput_ru)
+        # A collection that names no throughput is never refused for it.
+        least_ru = call.account.settings.partitioned_throughput_min_ru if shard_key else 0
+        throughput = Throughput.manual(max(call.services.settings.throughput_ru, least_ru))
     identity = call.clock.guid()
-    collection_state = _with_options(CollectionState(identity), options)
+    collection_state = with_options(CollectionState(identity), options)
     is_watched = call.services.is_watched(call.database, collection)
     if is_watched and transaction is None:
         await announce_creation(call, call.database, collection, _uuid(identity), options)
@@ -178,19 +162,9 @@ async def change_options(call: Call, container: Container, options: Document) ->
     merged = {**options_of(container), **options}
 
     def change(state: ContainerState, _new_store: object) -> ContainerState:
-        return replace(state, collection=_with_options(state.collection or CollectionState(), merged))
+        return replace(state, collection=with_options(state.collection or CollectionState(), merged))
 
     await call.account.catalog.change_container(container.record, change, on_changed=container.adopt_kept)
-
-
-def _with_options(collection: CollectionState, options: Document) -> CollectionState:
-    """The options of a collection, and beside them what its partitions must know."""
-    keeps_images = bool((options.get("changeStreamPreAndPostImages") or {}).get("enabled"))
-    cap = None
-    if options.get("capped"):
-        most = int(options.get("max", 0))
-        cap = int(options["size"]), most if most > 0 else None
-    return replace(collection, options=encode(options).hex(), keeps_images=keeps_images, cap=cap)
 
 
 def uuid_of(container: Container) -> Binary:
@@ -213,25 +187,6 @@ async def announce_creation(call: Call, database: str, collection: str, identity
 
 
 # Shard keys.
-
-
-def path_of(field: str) -> str:
-    """A field's path in the container: /a/b for a.b."""
-    first, *rest = field.split(".")
-    parts = [member_name(first), *rest]
-    if all(_is_plain(part) for part in parts):
-        return "/" + "/".join(parts)
-    return "/" + "/".join('"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"' for part in parts)
-
-
-def index_path_of(field: str) -> str:
-    first, *rest = field.split(".")
-    quoted = ['"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"' for part in (member_name(first), *rest)]
-    return "/" + "/".join(quoted) + "/?"
-
-
-def _is_plain(part: str) -> bool:
-    return bool(part) and all(letter.isalnum() or letter in "_-" for letter in part)
 
 
 def check_shard_key(container: Container, document: Document) -> None:

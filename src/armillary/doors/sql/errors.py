@@ -52,13 +52,16 @@ ROWS: dict[Kind, Row] = {
     Kind.RANGE_BUSY: Row(410, 1007, "Gone", False),
     Kind.NAME_STALE: Row(410, 1000, "Gone", False),
     Kind.NOT_LEADER: Row(403, 3, "Forbidden", False),  # WriteForbidden: SDKs look for the write region again
+    # SDKs repeat reads in another region after it.
+    Kind.STALE_HERE: Row(503, 0, "ServiceUnavailable", False),
     Kind.THROTTLED: Row(429, 3200, "429", True),
     Kind.RETRY_WITH: Row(449, 0, "RetryWith", True),
     Kind.TIMED_OUT: Row(408, 0, "RequestTimeout", False),
     Kind.UNAVAILABLE: Row(503, 0, "ServiceUnavailable", False),
     # "Stored data over quota". A 503 or 507 would be taken for a sick region: Python repeats writes after a 503 and
-    # reads after any 5xx, both clients fail over. Neither repeats 403/1014: the application hears of it at once.
-    Kind.STORAGE_FULL: Row(403, 1014, "Forbidden", True),
+    # reads after any 5xx, both clients fail over. Neither repeats 403/1005 (the service's ProvisionLimitReached): the
+    # application hears of it at once, and tells it from a full key (1014).
+    Kind.STORAGE_FULL: Row(403, 1005, "Forbidden", True),
     Kind.DROPPED: Row(503, 0, "ServiceUnavailable", False),  # in a list of outcomes; else there is no answer at all
     Kind.SCRIPT_FAILED: Row(400, 0, "BadRequest", True),
     Kind.CORRUPT: Row(500, 0, "InternalServerError", False),
@@ -76,7 +79,7 @@ TEXTS_OF_REASONS: Final[dict[Reason, str]] = {
         "The provided cross partition query can not be directly served by the gateway. This is a first chance "
         "(internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but "
         "unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely "
-        "ignore this message."
+        "ignore this message. If the client does not merge, start the server with --queries merge."
     ),
 }
 # Texts of the service that clients look for as a whole; our own words follow after the activity id.

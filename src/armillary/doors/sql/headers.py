@@ -54,6 +54,7 @@ SPARE_MINUTE_POOL = b"x-ms-documentdb-disable-ru-per-minute-usage"
 PARTITION_KEY = b"x-ms-documentdb-partitionkey"
 CONTINUATION = b"x-ms-continuation"
 CONTINUATION_LIMIT = b"x-ms-documentdb-responsecontinuationtokenlimitinkb"
+CORRELATED_ACTIVITY = b"x-ms-cosmos-correlated-activityid"  # of all requests that a client makes for one query
 INTENDED_RID = b"x-ms-cosmos-intended-collection-rid"
 IF_MATCH = b"if-match"
 PREFER = b"prefer"

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import base64
+import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -12,7 +14,7 @@ import orjson
 
 from armillary.account.container import Container
 from armillary.account.queries.index_use import CompositePath, IndexUse, container_index_use
-from armillary.account.queries.item_pages import PageAnswer
+from armillary.account.queries.partition_slices import PageAnswer, PartitionShare, Tally
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.sql import headers as h
 from armillary.languages.sql.compiling.compile import BoundQuery
@@ -20,6 +22,10 @@ from armillary.languages.sql.planning.query_advisor import advice_of
 from armillary.languages.sql.syntax import tree
 from armillary.model import charges
 from armillary.net.charged_requests import HeaderList
+
+_SHARES_BYTES_MAX = 16 * 1024
+_REST_BYTES = 200  # for the entry of those that do not fit
+_BY_CHARACTERS_MAX = 200
 
 
 class Asked(NamedTuple):
@@ -67,6 +73,43 @@ def query_metrics(answer: PageAnswer, compile_s: float, run_s: float, read_facto
         (b"x-ms-documentdb-query-metrics", _pairs(metrics)),
         (b"x-armillary-charge-details", _pairs(parts)),
     ]
+
+
+def partition_shares(container: Container, query: BoundQuery, options: FeedOptions, answer: PageAnswer) -> HeaderList:
+    """What each partition of a page was charged and did, the dearest first, as JSON: a header that only Armillary
+    sends. The entries add up to the charge; those that do not fit are one entry without id."""
+    paths = ", ".join(container_index_use(container, query, options.key).used)
+    entries, size_bytes = [], 2
+    for index, share in enumerate(answer.shares):
+        text = json.dumps({"id": share.range_id, **_share(share.charged, share.tally, paths)})
+        size_bytes += len(text) + 2
+        if size_bytes > _SHARES_BYTES_MAX - _REST_BYTES:
+            entries.append(json.dumps(_rest(answer.shares[index:])))
+            break
+        entries.append(text)
+    return [(b"x-armillary-partitions", f"[{', '.join(entries)}]".encode("ascii"))]
+
+
+def _share(charged: int, tally: Tally, paths: str) -> dict[str, Any]:
+    counters = tally.counters
+    scan = "scan" if counters.is_full_scan or not paths else f"index scan {paths}" if counters.precise_scans else ""
+    by = f"seek {paths}" if counters.seeks and paths else scan or "key"
+    return {
+        "ru": charged / 100,
+        "loaded": counters.items_loaded,
+        "returned": tally.returned,
+        "bytes": counters.bytes_loaded,
+        "ms": round(tally.seconds * 1000, 2),
+        "by": by[:_BY_CHARACTERS_MAX],
+    }
+
+
+def _rest(shares: Sequence[PartitionShare]) -> dict[str, Any]:
+    tally = Tally()
+    for share in shares:
+        tally.add(share.tally)
+    entry = _share(sum(share.charged for share in shares), tally, "")
+    return {"id": None, "count": len(shares), **entry, "by": None}
 
 
 def index_metrics(container: Container, query: BoundQuery, options: FeedOptions, *, is_v2: bool) -> HeaderList:

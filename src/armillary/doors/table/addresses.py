@@ -63,6 +63,9 @@ def parse(target: bytes, accounts: frozenset[str]) -> Address:
     account_segment = None
     if segments and segments[0] in accounts and (len(segments) > 1 or path.endswith(b"/") or "restype" in query):
         account_segment = segments.pop(0)
+        if len(segments) == 1 and "restype" in query and account_segment == segments[0] + "-secondary":
+            # Python's client puts the host and path of the copy before the path that it had already.
+            segments.pop()
     if not segments:
         if "restype" not in query and path.strip(b"/"):
             raise bad_url("It names nothing.")

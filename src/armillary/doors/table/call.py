@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from armillary.account.account import Account
+from armillary.account.catalog.tables import find_table
 from armillary.account.container import Container
 from armillary.doors.table.access.grants import Action, Grant
 from armillary.doors.table.addresses import Address, check_table
@@ -18,14 +19,11 @@ from armillary.doors.table.entities.entities import Form, Rendered, quoted
 from armillary.doors.table.errors import refused
 from armillary.doors.table.service import storage_rules
 from armillary.errors import Failure, Kind
-from armillary.model.charges import Part
-from armillary.model.edm import PARTITION_KEY
+from armillary.model.charges import Part, consistency_factor
 from armillary.model.items import parse_json
 from armillary.net.charged_requests import EXPLAIN, ChargedCall, HeaderList
 from armillary.net.http import Request, Response
 
-DATABASE: Final = "TablesDB"  # as the service names it
-KEY_PATH: Final = f"/{PARTITION_KEY}"
 VERSION: Final = b"2019-02-02"
 _VERSION_MIN: Final = b"2009-09-19"
 _VERSION = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -63,9 +61,18 @@ class Services(Protocol):
 class Call(ChargedCall):
     """A request with its address and its grant, and the answers that its actions make."""
 
-    __slots__ = ("address", "grant", "is_storage", "level", "request_id", "services")
+    __slots__ = ("address", "consistency", "grant", "is_storage", "level", "request_id", "services")
 
-    def __init__(self, services: Services, request: Request, address: Address, grant: Grant, request_id: str) -> None:
+    def __init__(
+        self,
+        services: Services,
+        request: Request,
+        address: Address,
+        grant: Grant,
+        request_id: str,
+        consistency: str | None = None,
+    ) -> None:
+        """`consistency`: the level of reads, if it is not the account's."""
         super().__init__(
             services.account, request, explains=EXPLAIN in request.headers and _is_wanted(request.headers[EXPLAIN])
         )
@@ -73,6 +80,7 @@ class Call(ChargedCall):
         self.address = address
         self.grant = grant
         self.request_id = request_id
+        self.consistency = consistency or services.account.settings.consistency
         self.is_storage = services.settings.is_storage
         self.level = level_of(request.headers.get(b"accept"), address.query.get("$format"))
 
@@ -88,6 +96,11 @@ class Call(ChargedCall):
         if self.is_storage:
             storage_rules.check_table(name)
         return check_table(name)
+
+    @property
+    def read_factor(self) -> int:
+        """The factor of a read's charge at the level that it is answered at."""
+        return consistency_factor(self.consistency)
 
     def json(self) -> Any:
         """The body of a request, which must be JSON."""
@@ -139,38 +152,6 @@ class Call(ChargedCall):
 
 
 _WORDS: Final = {level: word.encode() for word, level in _LEVELS.items()}
-
-
-def find_table(account: Account, name: str, *, is_storage: bool) -> Container:
-    """A container of the tables' database that is a table."""
-    try:
-        container = account.owner_container(DATABASE, name)
-    except Failure as failure:
-        folded = _folded(account, name) if is_storage else None
-        if folded is None:
-            raise Failure(Kind.OWNER_NOT_FOUND, f"There is no table '{name[:64]}'.", charge_ru=1.0) from failure
-        container = folded
-    # The account also finds rids; and a container with another partition key is not a table.
-    if (container.name != name and not is_storage) or not is_table(container):
-        raise Failure(Kind.OWNER_NOT_FOUND, f"There is no table '{name[:64]}'.", charge_ru=1.0)
-    return container
-
-
-def is_table(container: Container) -> bool:
-    return container.key is not None and list(container.key.paths) == [KEY_PATH]
-
-
-def _folded(account: Account, name: str) -> Container | None:
-    """A table by its name in any case: Azure Storage ignores case."""
-    lowered = name.lower()
-    return next(
-        (
-            container
-            for container in account.containers
-            if container.database.name == DATABASE and container.name.lower() == lowered
-        ),
-        None,
-    )
 
 
 @lru_cache(maxsize=256)

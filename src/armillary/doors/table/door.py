@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from armillary.account.account import Account
+from armillary.account.captures import notes
 from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.account.throughput.charge_explanations import explain_failure
+from armillary.account.topology import Topology
+from armillary.account.visits.consistency import EVENTUAL, STRONG, before_write, check_silence, failure_or_silence, read
 from armillary.audit import ACTOR, Actor, SignInLog
 from armillary.clock import Clock
 from armillary.doors.table import addresses
@@ -28,7 +32,7 @@ from armillary.doors.table.service import service_properties, tables
 from armillary.errors import Failure, Kind
 from armillary.model.edm import full_moment_text, ticks_of_s
 from armillary.net.charged_requests import KIND_OF_STATUS, HeaderList, RequestIds, charge_header, explains_refusal
-from armillary.net.http import HANG_UP, Request, Response
+from armillary.net.http import HANG_UP, Refusal, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +74,7 @@ class TableDoor:
             if request.method == "OPTIONS":
                 granted = cors.preflight(request.headers, service_properties.cors_rules(self.account))
                 return Response(200, [*self.shared_headers(request.headers, request_id), *granted])
-            address = addresses.parse(request.target, self.accounts_of(request.headers))
+            address = self._address(request)
             try:
                 grant = self._verify(request, address)
             except Failure:
@@ -80,7 +84,7 @@ class TableDoor:
             request.is_known = True
             response = await self.answer_for(request, address, grant, request_id)
         except Failure as failure:
-            response = self._refuse(request, failure, request_id)
+            response = self._refuse(request, failure_or_silence(self.account.topology, failure), request_id)
         if b"origin" in request.headers and response is not HANG_UP:
             added = cors.added_headers(request.headers, request.method, service_properties.cors_rules(self.account))
             response.headers = [*response.headers, *added]
@@ -89,7 +93,7 @@ class TableDoor:
     def screen(self, request: Request) -> Response | None:
         """Authenticate a request by its head, before its long body is read; the refusal, or None."""
         try:
-            address = addresses.parse(request.target, self.accounts_of(request.headers))
+            address = self._address(request)
             self._verify(request, address)
         except Failure as failure:
             if self.throttle is not None:
@@ -114,9 +118,19 @@ class TableDoor:
         """The answer to an authenticated request."""
         action = _action(request, address)
         addresses.check_parameters(address, request.method)
-        if self.settings.is_storage and request.method not in _READING and is_secondary(request.headers):
-            raise refused("InsufficientAccountPermissions", "Write operations are not allowed.", Kind.FORBIDDEN)
-        call = Call(self, request, address, grant, request_id)
+        if request.method not in _READING:
+            self.account.check_writable()
+        topology, level = self.account.topology, None
+        if topology is not None or (self.settings.is_storage and request.method not in _READING):
+            if self._is_secondary(request.headers, address):
+                if request.method not in _READING:
+                    raise refused("InsufficientAccountPermissions", "Write operations are not allowed.", Kind.FORBIDDEN)
+                level = EVENTUAL
+            if topology is not None:
+                action = partial(self._on_node, topology, action)
+        call = Call(self, request, address, grant, request_id, level)
+        if self.account.captures.is_on:
+            request.details = notes.begin("table", request_id)
         if address.place not in _OF_ITEMS or "comp" in address.query:
             ACTOR.set(Actor("table", request.peer))
             return await self.account.budgets.answer_metadata(action, call)
@@ -127,7 +141,36 @@ class TableDoor:
                 raise
         # The table was moved to another key while the request waited. Nothing was done, and its name leads to the new
         # one.
-        return await action(Call(self, request, address, grant, request_id))
+        return await action(Call(self, request, address, grant, request_id, level))
+
+    async def _on_node(self, topology: Topology, action: Action, call: Call) -> Response:
+        """On a node of a cluster: answer as far as the node may. What is read at the account's copy (`-secondary`) may
+        be old, and its age is told by the statistics."""
+        check_silence(topology)
+        if call.request.method not in _READING:
+            await before_write(self.account, topology)
+            return await action(call)
+        # How old the state of this node is, and nothing else, is what the statistics are about.
+        level = EVENTUAL if call.address.query.get("comp") == "stats" else call.consistency
+        return await read(self.account, topology, level, lambda: action(call))
+
+    def needs_leader(self, request: Request) -> bool:
+        """Whether only the node that leads the cluster can answer a request: those that may write, and reads of a
+        strong account. Never raises."""
+        if request.method == "OPTIONS" or b"comp=stats" in request.target:
+            return False
+        if self.account.settings.consistency != STRONG and request.method in _READING:
+            return False
+        try:
+            return not self._is_secondary(request.headers, self._address(request))
+        except Failure:
+            return False
+
+    def _address(self, request: Request) -> Address:
+        return addresses.parse(request.target, self.accounts_of(request.headers))
+
+    def _is_secondary(self, headers: dict[bytes, bytes], address: Address) -> bool:
+        return is_secondary(self.account.settings.name, headers, address.account_segment)
 
     def accounts_of(self, headers: dict[bytes, bytes]) -> frozenset[str]:
         return self._authenticator.names_of(headers)
@@ -175,7 +218,7 @@ class TableDoor:
     ) -> Response:
         refusal = refusal_of(failure, request_id, self.moment(), is_storage=self.settings.is_storage)
         said = [*self.shared_headers(headers, request_id), *refusal_headers(failure, refusal, is_xml=is_xml)]
-        return Response(refusal.status, said, refusal.xml() if is_xml else refusal.json())
+        return Refusal(failure.kind, refusal.status, said, refusal.xml() if is_xml else refusal.json())
 
     def refuse(self, status: int, message: str) -> Response:
         """The answer to bytes that are not a valid request, in this protocol's form."""
@@ -199,6 +242,7 @@ def _action(request: Request, address: Address) -> Action:
     comp = address.query.get("comp")
     kind = address.query.get("restype")
     found = _ACTIONS.get((address.place, method, comp))
+    request.operation = _OPERATIONS.get((address.place, method, comp), "")
     if address.place is Place.SERVICE and found is not None and kind != "service":
         raise refused(
             "InvalidQueryParameterValue",
@@ -240,4 +284,10 @@ _ACTIONS: Final[dict[tuple[Place, str, str | None], Action]] = {
     (Place.ENTITY, "MERGE", None): operations.write_entity,
     (Place.ENTITY, "DELETE", None): operations.write_entity,
     (Place.BATCH, "POST", None): batches.run_batch,
+}
+# What metrics call each: operations on entities are told apart by their verb.
+_VERBS: Final = {"POST": "insert", "PUT": "update", "PATCH": "merge", "MERGE": "merge", "DELETE": "delete"}
+_OPERATIONS: Final = {
+    key: f"table {_VERBS[key[1]]}_entity" if action is operations.write_entity else f"table {action.__name__}"
+    for key, action in _ACTIONS.items()
 }

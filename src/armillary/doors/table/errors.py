@@ -73,6 +73,7 @@ ROWS: dict[Kind, Row] = {
     Kind.RANGE_BUSY: Row(503, "ServerBusy", "The server is busy."),
     Kind.NAME_STALE: Row(404, "ResourceNotFound", "The specified resource does not exist."),
     Kind.NOT_LEADER: Row(503, "ServerBusy", "The server is busy."),
+    Kind.STALE_HERE: Row(503, "ServerBusy", "The server is busy."),
     Kind.THROTTLED: Row(429, "TooManyRequests"),
     Kind.RETRY_WITH: Row(503, "ServerBusy", "The server is busy."),
     Kind.TIMED_OUT: Row(408, "OperationTimedOut"),

@@ -17,17 +17,27 @@ from armillary.model.bson.bson_values import Document, Key, order_key
 
 Scope = list[Any]  # 0: $$CURRENT, 1: $$ROOT, then the variables that expressions bind
 Expression = Callable[[Scope], Any]
-Values = Sequence[Any]  # of a run: NOW, CLUSTER_TIME, random numbers, then the values of `let`
+Values = Sequence[Any]  # of a run: NOW, CLUSTER_TIME, random numbers, JavaScript, then the values of `let`
+Javascript = Callable[[Document], Any]  # answers a request to run a function (`javascript/requests.py`)
 
 CURRENT, ROOT = 0, 1
-NOW, CLUSTER_TIME, RANDOM = 0, 1, 2
+NOW, CLUSTER_TIME, RANDOM, JAVASCRIPT = 0, 1, 2, 3
+_FIRST_OF_LET: Final = JAVASCRIPT + 1
 _GIVEN: Final = {"NOW": NOW, "CLUSTER_TIME": CLUSTER_TIME}
 
 
+def no_javascript(request: Document) -> Any:
+    raise refusal(2, "JavaScript is not allowed in this context.")
+
+
 def run_values(
-    now_ms: int, random: Callable[[], float], let: Iterable[Any] = (), cluster_time: Timestamp | None = None
+    now_ms: int,
+    random: Callable[[], float],
+    let: Iterable[Any] = (),
+    cluster_time: Timestamp | None = None,
+    javascript: Javascript = no_javascript,
 ) -> list[Any]:
-    return [DatetimeMS(now_ms), cluster_time or Timestamp(now_ms // 1000, 1), random, *let]
+    return [DatetimeMS(now_ms), cluster_time or Timestamp(now_ms // 1000, 1), random, javascript, *let]
 
 
 class Context:
@@ -39,7 +49,7 @@ class Context:
         self.key = key  # comparison key: of a collation, or of the plain order of values
         self.values: list[Any] = []
         self.score: Callable[[Document], float] | None = None  # the score of a preceding text search
-        self._let: Mapping[str, int] = {name: RANDOM + 1 + place for place, name in enumerate(let)}
+        self._let: Mapping[str, int] = {name: _FIRST_OF_LET + place for place, name in enumerate(let)}
         self._count = len(self._let)  # number of values from `let`, including outer ones hidden by an inner name
         self._local: Mapping[str, int] = {}
         self._frame = [2]  # length of a scope; shared with the contexts that `bind` makes
@@ -51,10 +61,11 @@ class Context:
         random: Callable[[], float],
         let: Mapping[str, Any] | None = None,
         key: Callable[[Any], Key] = order_key,
+        javascript: Javascript = no_javascript,
     ) -> Context:
         """A context for a command that is compiled and run once."""
         context = cls(let or (), key)
-        context.begin(run_values(now_ms, random, (let or {}).values()))
+        context.begin(run_values(now_ms, random, (let or {}).values(), None, javascript))
         return context
 
     def begin(self, values: Values) -> None:
@@ -101,7 +112,7 @@ class Context:
     def nested(self, let: Iterable[str] = ()) -> Context:
         """The context of a nested pipeline. Its values are those of this context followed by those of its own `let`."""
         inner = Context((), self.key)
-        first = RANDOM + 1 + self._count
+        first = _FIRST_OF_LET + self._count
         own = {name: first + place for place, name in enumerate(let)}
         inner._let = {**self._let, **own}
         inner._count = self._count + len(own)

@@ -310,6 +310,8 @@ class _Compiler:
         matcher = compile_filter(given, self._pipeline.context, text_index=text_index)
         if matcher.near is not None:
             raise bad_value("$geoNear, $near, and $nearSphere are not allowed in this context")
+        if matcher.has_where:
+            raise bad_value("$where is not allowed in this context")
         return matcher
 
     def _nested(self, name: str, given: Any, context: Context, collection: str | None) -> lookup.Nested:
@@ -360,7 +362,7 @@ class _Compiler:
                 if not paths:
                     raise refusal(27, "$geoNear requires a 2d or 2dsphere index, but none were found")
                 if len(paths) > 1:
-                    raise refusal(27, "There is more than one 2dsphere index: $geoNear must say which by its key")
+                    raise refusal(27, "There is more than one geospatial index: $geoNear must say which by its key")
                 near = near.at(paths[0])
             pipeline.geo_near = near
         elif name in sources.PROVIDED:

@@ -6,12 +6,10 @@ candidate. Reading items and paging are `query/execution.py`'s part.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.languages.odata.index_conditions import (
     KEY_PATHS,
@@ -23,6 +21,7 @@ from armillary.languages.odata.index_conditions import (
 from armillary.languages.odata.lexer import Literal, filter_error
 from armillary.languages.odata.parser import And, Comparison, Expression, Flag, Not, Or, parse_filter
 from armillary.model import edm
+from armillary.query.compiled_cache import CompiledCache
 from armillary.query.conditions import Condition
 from armillary.query.selection import Selection, Stage
 from armillary.work import spend
@@ -68,19 +67,16 @@ def compile_list_filter(text: str) -> Predicate:
     return _kept(text, None, is_list=True).predicate
 
 
-_filters: OrderedDict[tuple[str, Expression | None, bool], Filter] = OrderedDict()
+_filters: CompiledCache[tuple[str, Expression | None, bool], Filter] = CompiledCache("table-filters")
 
 
 def _kept(text: str, within: Expression | None, *, is_list: bool) -> Filter:
     key = (text, within, is_list)
     found = _filters.get(key)
     if found is not None:
-        _filters.move_to_end(key)
         return found
     made = _compile(text, within, is_list=is_list)
-    _filters[key] = made
-    if len(_filters) > limits.QUERY_CACHE_ENTRIES:
-        _filters.popitem(last=False)
+    _filters.keep(key, made)
     return made
 
 

@@ -122,3 +122,8 @@ def filter_error(reason: str, at: int) -> Failure:
         Kind.BAD_REQUEST,
         f"One of the request inputs is not valid. The $filter cannot be read at character {at + 1}: {reason}.",
     )
+
+
+def shape_of(text: str) -> str:
+    """A filter with its constants taken out: filters of one shape differ in values only."""
+    return " ".join(["?" if token.literal is not None else token.text for token in tokens_of(text)]).rstrip()

@@ -49,6 +49,11 @@ class UniqueKeyPolicy:
         return {"uniqueKeys": [{"paths": list(paths)} for paths in self.paths]}
 
     @property
+    def meaning(self) -> frozenset[frozenset[tuple[str, ...]]]:
+        """Equal for two policies that demand the same: neither spelling nor order of paths matter."""
+        return frozenset(frozenset(steps) for steps in self.steps)
+
+    @property
     def count(self) -> int:
         return len(self.paths)
 

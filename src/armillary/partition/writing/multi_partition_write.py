@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Operation, Outcome
-from armillary.partition.partition import Done, Partition
+from armillary.partition.partition import Done, Guard, Partition
 from armillary.storage.engine import Store, Txn
 
 
@@ -19,16 +19,18 @@ class Share(NamedTuple):
     partition: Partition
     operations: Sequence[Operation]
     record: Record | None
+    guard: Guard | None = None  # runs before its operations, and may refuse the whole transaction
 
 
 async def write_together(
-    shares: Sequence[Share], guard: Callable[[], None], on_run: Callable[[], None]
+    shares: Sequence[Share], guard: Callable[[], None] | None = None, on_run: Callable[[], None] | None = None
 ) -> list[list[Outcome]]:
-    """The outcomes of each share; raises what `Partition.write_all` raises. `guard` runs first and may raise; `on_run`
-    is called when all operations succeeded, before they are durable and perhaps more than once."""
+    """The outcomes of each share, of which no two may be of one partition; raises what `Partition.write_all` raises.
+    `guard` runs first and may raise; `on_run` is called when all operations succeeded, before they are durable and
+    perhaps more than once."""
     parts: list[tuple[Store, Callable[[Txn], Done]]] = []
-    for place, (partition, operations, record) in enumerate(shares):
-        store, run = partition.share(operations, record)
+    for place, share in enumerate(shares):
+        store, run = share.partition.share(share.operations, share.record, share.guard)
         before = guard if place == 0 else None
         after = on_run if place == len(shares) - 1 else None
         parts.append((store, _around(run, before, after)))

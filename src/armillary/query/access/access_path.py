@@ -22,6 +22,7 @@ from armillary.model.spatial.cells import SpatialIndex
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.access.composite_access import ComposedFilter, composed_filter
 from armillary.query.access.field_access import FieldPlan, field_plan, keyed_parts, several_in
+from armillary.query.access.rid_runs import Run, shared_by, shortest, union_of
 from armillary.query.access.term_ranges import term_bounds
 from armillary.query.conditions import (
     And,
@@ -51,18 +52,19 @@ _BATCH_ITEMS_FIRST = 16  # before it is known how large they are
 _BATCH_BYTES = 4 * limits.MB
 _SEEK_UNITS, _ENTRY_UNITS, _PART_UNITS = 50, 5, 5  # of work: to seek in the index, to read on, to look at a condition
 _CHECK_EVERY = 256
-_STEPS_BEFORE_SEEK = 16  # stepping this far is cheaper than opening another scan
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Which items of the partition are asked for: those with an effective key in [low, high), of one logical partition
-    (`epk`), or at certain (epk, id) points."""
+    (`epk`), or at certain (epk, id) points. `members`: the logical partitions that the filter pins, where the index
+    does not have the partition key, as without an index; all others are left out by the filter."""
 
     low: bytes = b""
     high: bytes = b"\xff"
     epk: bytes | None = None
     points: tuple[tuple[bytes, str], ...] | None = None
+    members: tuple[bytes, ...] | None = None
 
     def holds(self, epk: bytes) -> bool:
         return epk == self.epk if self.epk is not None else self.low <= epk < self.high
@@ -204,7 +206,7 @@ def find_rids(view: View, condition: Condition, scope: Scope, index: Index, afte
         if few is not None:
             return iter(sorted(few))
     if len(runs) > 1 or (runs and others):
-        short = _shortest(runs, after_rid, limits.QUERY_PROBE_ENTRIES)
+        short = shortest(runs, after_rid, limits.QUERY_PROBE_ENTRIES)
         if short is not None:
             return iter(short)
     # With a run to fall back on, reading far ahead is worth less than when everything would have to be scanned.
@@ -212,9 +214,11 @@ def find_rids(view: View, condition: Condition, scope: Scope, index: Index, afte
     gathered = finder.gather_any(others, scope, gather_max)
     if gathered is not None:
         return iter(sorted(gathered))
+    if not runs and scope.members is not None:
+        return union_of(view, [layout.MEMBERS + epk for epk in scope.members], after_rid)
     if not runs:
         return None
-    return runs[0].after(after_rid) if len(runs) == 1 else _intersection(runs, after_rid)
+    return shared_by(runs, after_rid)
 
 
 def few_rids(view: View, condition: Condition, scope: Scope, index: Index) -> list[int] | None:
@@ -228,7 +232,7 @@ def few_rids(view: View, condition: Condition, scope: Scope, index: Index) -> li
         return list(_at_points(view, [(scope.epk, item_id) for item_id in ids], -1))
     finder = _Finder(view, index, -1)
     runs, others = finder.ways(condition, scope)
-    short = _shortest(runs, -1, limits.QUERY_FEW_ITEMS)
+    short = shortest(runs, -1, limits.QUERY_FEW_ITEMS)
     if short is not None:
         return short
     found = finder.gather_any(others, scope, limits.QUERY_FEW_ITEMS)
@@ -239,7 +243,7 @@ def member_rids(view: View, scope: Scope) -> frozenset[int] | None:
     """The rids of a logical partition, if it is worth knowing them beforehand; None: look at the items."""
     if not scope.epk:
         return None
-    rids = list(islice(_Run(view, layout.MEMBERS + scope.epk).after(-1), limits.QUERY_GATHER_MAX + 1))
+    rids = list(islice(Run(view, layout.MEMBERS + scope.epk).after(-1), limits.QUERY_GATHER_MAX + 1))
     return frozenset(rids) if len(rids) <= limits.QUERY_GATHER_MAX else None
 
 
@@ -247,45 +251,6 @@ def path_prefix(view: View, path: str) -> bytes:
     """What the keys of a path's terms begin with. Path numbers start at 1, so nothing is stored under 0."""
     number = view.get(layout.path_key(path))
     return layout.term_prefix(0 if number is None else int.from_bytes(number, "big"))
-
-
-class _Run:
-    """The rids behind one key prefix, which are in ascending order there."""
-
-    __slots__ = ("_current", "_end", "_prefix", "_rids", "_view")
-
-    def __init__(self, view: View, prefix: bytes) -> None:
-        self._view = view
-        self._prefix = prefix
-        self._end = layout.prefix_end(prefix)
-        self._rids: Iterator[int] = iter(())
-        self._current: int | None = -1
-
-    def after(self, rid: int) -> Iterator[int]:
-        low = self._prefix + (rid + 1).to_bytes(layout.RID_BYTES, "big")
-        for key, _ in self._view.scan(low, self._end):
-            yield int.from_bytes(key[-layout.RID_BYTES :], "big")
-
-    def start(self, after_rid: int) -> int | None:
-        self._rids = self.after(after_rid)
-        self._current = next(self._rids, None)
-        return self._current
-
-    def seek(self, rid: int) -> int | None:
-        """The first rid at or after this one, going forward only."""
-        for _ in range(_STEPS_BEFORE_SEEK):
-            if self._current is None or self._current >= rid:
-                return self._current
-            self._current = next(self._rids, None)
-        if self._current is None or self._current >= rid:
-            return self._current
-        return self.start(rid - 1)
-
-
-def intersection(view: View, prefixes: Sequence[bytes], after_rid: int) -> Iterator[int]:
-    """The rids that are behind all of these key prefixes."""
-    runs = [_Run(view, prefix) for prefix in prefixes]
-    return runs[0].after(after_rid) if len(runs) == 1 else _intersection(runs, after_rid)
 
 
 class _TooMany(Exception):
@@ -302,15 +267,15 @@ class _Finder:
         self._after_rid = after_rid
         self._allowance = 0  # keys that may still be read
 
-    def ways(self, condition: Condition, scope: Scope) -> tuple[list[_Run], list[_Way]]:
+    def ways(self, condition: Condition, scope: Scope) -> tuple[list[Run], list[_Way]]:
         """The runs that hold all items of a filter, and what else of it the index may be asked for."""
         parts: Sequence[Condition] = condition.parts if isinstance(condition, And) else (condition,)
         composed = self._composed(condition)
-        runs: list[_Run] = []
+        runs: list[Run] = []
         others: list[_Way] = []
         plan = self._plan(keyed_parts(condition))
         if plan is not None and plan.is_run:
-            runs.append(_Run(self._view, self._prefix(plan.chosen.term_name) + plan.ranges[0][0]))
+            runs.append(Run(self._view, self._prefix(plan.chosen.term_name) + plan.ranges[0][0]))
         elif plan is not None:
             others.append(plan)
         if composed is not None:
@@ -318,7 +283,7 @@ class _Finder:
             if composed.bounds is None:
                 # Each of the equalities has all of these items, and others.
                 parts = [part for part in parts if id(part) not in composed.parts]
-                runs.append(_Run(self._view, self._prefix(composed.composite.name) + composed.fixed))
+                runs.append(Run(self._view, self._prefix(composed.composite.name) + composed.fixed))
             else:
                 others.append(composed)
         for part in parts:
@@ -330,7 +295,7 @@ class _Finder:
                 runs.append(run)
         # Without a partition key all items have the same, empty effective key: that is the items space itself.
         if scope.epk:
-            runs.append(_Run(self._view, layout.MEMBERS + scope.epk))
+            runs.append(Run(self._view, layout.MEMBERS + scope.epk))
         return runs, others
 
     def _composed(self, condition: Condition) -> ComposedFilter | None:
@@ -342,13 +307,13 @@ class _Finder:
             return None
         return field_plan(parts, self._index.policy, several_in(self._view))
 
-    def run(self, condition: Equal) -> _Run | None:
+    def run(self, condition: Equal) -> Run | None:
         """The run of an equality; None if the index cannot tell."""
         if condition.value is UNDEFINED or isinstance(condition.value, (list, dict)):
             return None
         if not self._is_indexed(condition.path):
             return None
-        return _Run(self._view, self._prefix(condition.path) + encode_term(condition.value))
+        return Run(self._view, self._prefix(condition.path) + encode_term(condition.value))
 
     def _prefix(self, path: str) -> bytes:
         return path_prefix(self._view, path)
@@ -469,32 +434,3 @@ def _at_points(view: View, points: Sequence[tuple[bytes, str]], after_rid: int) 
         found += view.get_many(batch)
     rids = [int.from_bytes(rid, "big") for rid in found if rid is not None]
     return iter(sorted(rid for rid in rids if rid > after_rid))
-
-
-def _shortest(runs: Sequence[_Run], after_rid: int, entries_max: int) -> list[int] | None:
-    """The rids of the shortest run, if one ends within a short look at each."""
-    best: list[int] | None = None
-    for run in runs:
-        seen = list(islice(run.after(after_rid), entries_max if best is None else len(best)))
-        if len(seen) < (entries_max if best is None else len(best)):
-            best = seen
-    return best
-
-
-def _intersection(runs: Sequence[_Run], after_rid: int) -> Iterator[int]:
-    """What all runs have in common: each in turn is moved to where the furthest one is."""
-    rid = runs[0].start(after_rid)
-    for run in runs[1:]:
-        run.start(after_rid)
-    while rid is not None:
-        target: int | None = rid
-        for run in runs:
-            target = run.seek(rid)
-            if target != rid:
-                break
-        if target == rid:
-            yield rid
-            rid += 1
-            rid = runs[0].seek(rid)
-        else:
-            rid = target

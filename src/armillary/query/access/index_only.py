@@ -19,7 +19,8 @@ from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term, is_cu
 from armillary.model.indexes.index_paths import text_steps
 from armillary.model.indexes.terms import TS_PATH
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.access.access_path import Index, Scope, Statistics, intersection, path_prefix
+from armillary.query.access.access_path import Index, Scope, Statistics, path_prefix
+from armillary.query.access.rid_runs import intersection
 from armillary.query.access.term_ranges import term_bounds
 from armillary.query.aggregates import AGGREGATES
 from armillary.query.conditions import ALL, All, And, Condition, Defined, Equal, In, Nothing, Range

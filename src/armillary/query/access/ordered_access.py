@@ -4,6 +4,9 @@ The terms of a path are in its order, those of a composite index in theirs, so a
 and a position in it is a key to seek. Where long strings were cut the items themselves decide. Items that lack the path
 have no term (unless the policy names the path): they are looked for among all items, unless the filter asks for the
 path or it is known that no item lacks it.
+
+The terms of elements of arrays do not say which element they are of. For an order by one element (`c.tags[0]`) the walk
+over the terms of all elements keeps an item only at the term of that element.
 """
 
 from __future__ import annotations
@@ -58,6 +61,8 @@ class OrderedWalk:
         self._is_descending = self._ordering.keys[0].is_descending
         self._composed: ComposedOrder | None = None
         self.path: str | None = None  # that may be missing from items, which then have no term
+        # An order by one element of an array: the index has the terms of all of them under this path.
+        self._is_of_element = any("/[]" in (key.path or "") for key in self._ordering.keys)
         self.is_served = False
         if not index.is_complete or any(key.path is None for key in self._ordering.keys):
             return
@@ -70,18 +75,21 @@ class OrderedWalk:
             return  # what is missing has its place in a composite index
         path = self._ordering.keys[0].path
         assert path is not None
-        if not index.policy.has_undefined(path) and path not in _EVERYWHERE:
+        if self._is_of_element:
+            self.path = path  # another element may have what this one lacks
+        elif not index.policy.has_undefined(path) and path not in _EVERYWHERE:
             self.path = None if _is_asked_for(self._condition, path) else path
 
     def candidates(self, start: Start, max_items: int, *, is_path_everywhere: bool) -> Iterator[Candidate]:
         """In order, from the start on. A candidate without an item only says how far the walk has come."""
-        has_gap = self.path is not None and not is_path_everywhere
+        has_gap = self.path is not None and (self._is_of_element or not is_path_everywhere)
         is_past_undefined = start.rid >= 0 and start.order != _UNDEFINED
         if has_gap and not self._is_descending and not is_past_undefined:
             yield from self._lacking(start)
             start = Start(b"", -1, False)
         if not (self._is_descending and has_gap and start.rid >= 0 and not is_past_undefined):
-            yield from loaded_in_order(self._view, self._scope, self._places(start), max_items)
+            found = loaded_in_order(self._view, self._scope, self._places(start), max_items)
+            yield from self._at_own_places(found) if self._is_of_element else found
             start = Start(b"", -1, False)
         if has_gap and self._is_descending:
             yield from self._lacking(start)
@@ -96,11 +104,20 @@ class OrderedWalk:
             low = layout.item_key(start.rid + (not start.is_included))
         values = self._ordering.values
         for key, stored in self._view.scan(low, high, self._is_descending):
-            spend(_ITEM_UNITS + len(stored) // _LOADED_UNIT_BYTES)
-            is_lacking = values(self._form.load(self._form.text(stored)))[0] is UNDEFINED
+            is_lacking = values(self._loaded(stored))[0] is UNDEFINED
             yield _UNDEFINED, int.from_bytes(key[1:], "big"), stored if is_lacking else None
 
     # Items by their terms.
+
+    def _at_own_places(self, found: Iterator[Candidate]) -> Iterator[Candidate]:
+        """Without the items that are at the term of another element than the one that they are ordered by."""
+        for order, rid, stored in found:
+            is_own = stored is not None and order_bytes(self._ordering, self._loaded(stored)) == order
+            yield order, rid, stored if is_own else None
+
+    def _loaded(self, stored: bytes) -> Any:
+        spend(_ITEM_UNITS + len(stored) // _LOADED_UNIT_BYTES)
+        return self._form.load(self._form.text(stored))
 
     def _places(self, start: Start) -> Iterator[tuple[bytes, int]]:
         """The order and rid of every item that has a term, from the start on."""
@@ -113,7 +130,8 @@ class OrderedWalk:
             path, is_reverse, is_inverted = keys[0].path, self._is_descending, False
             assert path is not None
             prefix = path_prefix(self._view, path)
-            low, high = _term_range(self._condition, path)
+            # A condition on such a path may be met by another element.
+            low, high = (b"", _LAST) if self._is_of_element else _term_range(self._condition, path)
             if self.path is not None:
                 low = max(low, _AFTER_UNDEFINED)
         first = self._from(start, is_inverted)
@@ -122,7 +140,7 @@ class OrderedWalk:
         ):
             order = inverted(term) if is_inverted else term
             if self._is_cut(order):
-                yield from self._sorted_group(rids, start)
+                yield from self._sorted_group(order, rids, start)
             elif order == start.order and start.rid >= 0:
                 is_descending = self._is_descending
                 yield from ((order, rid) for rid in rids if is_after((order, rid), start, is_descending=is_descending))
@@ -214,14 +232,15 @@ class OrderedWalk:
         if term is not None:
             yield term, iter(rids)
 
-    def _sorted_group(self, rids: Iterator[int], start: Start) -> Iterator[tuple[bytes, int]]:
+    def _sorted_group(self, term: bytes, rids: Iterator[int], start: Start) -> Iterator[tuple[bytes, int]]:
         """Items whose term was cut, in the order of what they really have."""
         sorter = Sorter(self._ordering, None, start)
         for rid in rids:
             stored = self._view.get(layout.item_key(rid))
             assert stored is not None, "the index names an item that is not there"
-            spend(_ITEM_UNITS + len(stored) // _LOADED_UNIT_BYTES)
-            sorter.add(rid, self._form.load(self._form.text(stored)))
+            document = self._loaded(stored)
+            if not self._is_of_element or encode_term(self._ordering.values(document)[0]) == term:
+                sorter.add(rid, document)
         sorter.finish()
         yield from sorter.after(start)
 

@@ -100,6 +100,8 @@ test("service: a read says where the item is", async () => {
   await withContainer(async (container, database) => {
     await container.items.create({ id: "a b", pk: "a" });
     const { headers } = await container.item("a b", "a").read();
-    assert.equal(headers["content-location"], `/dbs/${database.id}/colls/${container.id}/docs/a%20b`);
+    const place = new URL(headers["content-location"]);
+    assert.equal(place.pathname, `/dbs/${database.id}/colls/${container.id}/docs/a%20b`);
+    assert.equal(place.origin, new URL(endpoint).origin);
   });
 });

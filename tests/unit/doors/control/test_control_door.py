@@ -6,10 +6,12 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
+from support.topology import following
 
 from armillary import limits
 from armillary.account.account import Account
@@ -22,7 +24,7 @@ from armillary.doors.control.errors import STATUSES, error_response
 from armillary.errors import Failure, Kind
 from armillary.model.key_values import Key
 from armillary.net.hosts import HostNames
-from armillary.net.http import Request, Response
+from armillary.net.http import Refusal, Request, Response
 from armillary.storage.memory import MemoryEngine
 
 KEY = "Y29udHJvbCBrZXkgb2YgdGhlIHRlc3Rz"
@@ -412,6 +414,21 @@ async def test_fault_rules_that_are_none(desk: Desk, given: dict[str, Any]) -> N
     assert desk.account.faults.rules == {}
 
 
+async def test_rules_that_hold_back_the_log_are_for_followers(desk: Desk) -> None:
+    rule = {"operations": "apply", "delayMs": 500}
+    assert "cluster" in await desk.refusal("POST", "faults", rule)
+    desk.account.topology = cast(Any, SimpleNamespace(leads=True))
+    assert "follow" in await desk.refusal("POST", "faults", rule)
+    desk.account.topology = cast(Any, SimpleNamespace(leads=False))
+    for more in ({"operations": ["apply", "read"]}, {"database": "shop"}, {"count": 1}, {"status": 503}, {"every": 2}):
+        assert "nothing else" in await desk.refusal("POST", "faults", {**rule, **more})
+    made = await desk.ask("POST", "faults", rule, 201)
+    assert (made["operations"], made["delayMs"]) == (["apply"], 500)
+    assert desk.account.faults.apply_delay_s == 0.5
+    await desk.ask("DELETE", "faults")
+    assert desk.account.faults.apply_delay_s == 0.0
+
+
 def test_the_parts_of_a_rule_have_defaults_that_narrow_nothing() -> None:
     rule = FaultRule()
     assert (rule.every, rule.count, rule.probability, rule.kind) == (1, None, 1.0, None)
@@ -431,6 +448,13 @@ async def test_the_clock_moves(desk: Desk) -> None:
     assert response.status == 400
 
 
+async def test_the_clock_is_not_said_to_be_later_than_it_is(desk: Desk) -> None:
+    await desk.ask("POST", "clock", {"frozen": True})
+    now_s = desk.account.clock.now_s()
+    said = await desk.ask("POST", "clock", {"advanceSeconds": 1.9997 - now_s % 1})
+    assert said["nowSeconds"] == int(now_s) + 1 + 0.999
+
+
 async def test_the_machines_clock_does_not() -> None:
     engine = MemoryEngine()
     account = await Account.open(engine, VirtualClock())
@@ -442,3 +466,50 @@ async def test_the_machines_clock_does_not() -> None:
     assert b"--clock movable" in response.body
     await account.close()
     await engine.close()
+
+
+# Nodes of a cluster.
+
+
+async def test_only_requests_about_a_node_or_the_cluster_are_answered_by_it(desk: Desk) -> None:
+    def needs_leader(method: str, path: str) -> bool:
+        return desk.door.needs_leader(Request(method, f"/_armillary/{path}".encode(), {}, b"", False, "test"))
+
+    answered = {path.partition("/")[0] for method, path in REQUESTS if not needs_leader(method, path)}
+    assert answered == {
+        "health",
+        "ready",
+        "metrics",
+        "faults",
+        "clock",
+        "checkpoints",
+        "cluster",
+        "session",
+        "server",
+        "watch",
+        "runtime",
+        "estimate",
+        "simulations",
+        "advice",
+        "uploads",
+        "jobs",
+    }
+    assert needs_leader("GET", "databases?x=1") and not needs_leader("GET", "metrics?x=1")
+
+
+async def test_a_follower_refuses_changes(shop: Desk) -> None:
+    shop.account.topology = following()
+    for method, path in (("POST", "databases"), ("DELETE", "databases/none"), ("POST", f"{ORDERS}/split")):
+        response = await shop.send(method, path, b"{}")
+        assert isinstance(response, Refusal) and response.is_bare
+        assert (response.status, response.kind) == (503, Kind.NOT_LEADER)
+    assert (await shop.send("GET", ORDERS)).status == 200
+    assert (await shop.send("GET", "faults")).status == 200
+
+
+async def test_a_node_that_has_lost_the_cluster_answers_about_itself_only(shop: Desk) -> None:
+    shop.account.topology = following(is_silent=True)
+    assert (await shop.send("GET", "health")).status == 200
+    assert (await shop.send("GET", "metrics")).status == 200
+    for path in ("ready", "databases", ORDERS):
+        assert (await shop.send("GET", path)).status == 503

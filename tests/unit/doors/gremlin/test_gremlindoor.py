@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.gremlin_house import READ_ONLY_KEY, GremlinHouse, Wire, asked, credentials
 from support.process import KEY
+from support.topology import FakeTopology, following
 
 from armillary import limits
 from armillary.account.faults import FaultRule
@@ -17,6 +18,7 @@ from armillary.clock import MovableClock
 from armillary.doors.gremlin.errors import ROWS, attributes_of
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType
+from armillary.storage.replication.group_commit import not_leader
 
 FORMS = [
     "application/json",
@@ -399,7 +401,7 @@ async def test_graphs_that_are_not_there(house: GremlinHouse) -> None:
     assert "Owner resource does not exist" in message
 
 
-@pytest.mark.parametrize("path", ["/id", "/label"])
+@pytest.mark.parametrize("path", ["/id", "/label", '/"label"'])
 async def test_keys_that_graphs_cannot_have(path: str) -> None:
     house = await GremlinHouse.open()
     await house.graph(partitionKey={"paths": [path], "kind": "Hash", "version": 2})
@@ -669,3 +671,30 @@ async def test_faults(house: GremlinHouse) -> None:
     client = house.friend()
     assert await house.answers("g.V(['a','1'])", client) == []
     assert isinstance(client.line, Wire) and client.line.is_hung_up
+
+
+# A node of a cluster.
+
+
+async def test_a_node_that_may_have_been_deposed_proves_first_that_it_leads(
+    house: GremlinHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traversals that write nothing answer without a transaction: the row shows that no other node leads."""
+    house.account.topology = FakeTopology(may_answer_strongly=False)
+    settled = 0
+
+    async def settle() -> None:
+        nonlocal settled
+        settled += 1
+        raise not_leader()
+
+    monkeypatch.setattr(house.account.catalog, "settle", settle)
+    for script in ("g.V('missing').drop()", "g.V().count()"):
+        assert (await house.refusal(script))[:2] == (500, 503)
+    assert settled == 2
+    house.account.topology = FakeTopology()
+    assert await house.run("g.V().count()") == [0]
+    house.account.topology = following()
+    assert (await house.refusal("g.V().count()"))[:2] == (500, 503)
+    house.account.topology = FakeTopology(is_silent=True)
+    assert (await house.refusal("g.V().count()"))[1] == 503

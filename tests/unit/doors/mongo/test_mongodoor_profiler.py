@@ -63,3 +63,38 @@ async def test_inside_of_transactions() -> None:
     await house.ask({"abortTransaction": 1, **session}, database="admin")
     assert [each["op"] for each in await noted(house)] == ["insert"], "it stays noted, though nothing came of it"
     await house.close()
+
+
+async def test_statements_and_returned_documents_are_noted() -> None:
+    house = await MongoHouse.open()
+    await house.ask({"insert": "c", "documents": [{"_id": each, "n": each} for each in range(5)]})
+    await house.ask({"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n_1"}]})
+    await house.ask({"create": "v", "viewOn": "c", "pipeline": []})
+    await house.ask({"profile": 2})
+    update = {"q": {"n": 1}, "u": {"$set": {"x": 1}}, "multi": False}
+    await house.ask({"update": "c", "comment": "one"}, {"updates": [{**update, "hint": "n_1"}]})
+    await house.ask({"delete": "c", "deletes": [{"q": {"n": 4}, "limit": 0}]})
+    await house.ask({"update": "c", "updates": [update, update]})
+    found = await house.ask({"find": "c", "batchSize": 3})
+    await house.ask({"getMore": found["cursor"]["id"], "collection": "c"})
+    await house.ask({"find": "v", "filter": {"n": {"$gt": 1}}})
+    await house.ask({"count": "c"})
+    one, delete, several, find, more, view, count = await noted(house)
+    assert one["command"] == {**update, "hint": {"$hint": "n_1"}, "comment": "one"}
+    assert (delete["op"], delete["command"]) == ("remove", {"q": {"n": 4}, "limit": 0})
+    assert len(several["command"]["updates"]) == 2
+    assert [each["nreturned"] for each in (find, more, view)] == [3, 1, 2]
+    assert "nreturned" not in count and "nreturned" not in one
+    await house.close()
+
+
+async def test_options_of_the_id_index_are_refused() -> None:
+    house = await MongoHouse.open()
+    for option in ("unique", "sparse", "background", "hidden"):
+        definition = {"key": {"_id": 1}, "name": "_id_", option: True}
+        answer = await house.ask({"createIndexes": "c", "indexes": [definition]})
+        assert answer["code"] == 197 and f"'{option}' is not valid for an _id index" in answer["errmsg"]
+    assert (await house.ask({"createIndexes": "c", "indexes": [{"key": {"_id": 1}, "name": "_id_", "v": 2}]}))[
+        "ok"
+    ] == 1
+    await house.close()

@@ -57,6 +57,103 @@ async def test_a_replacement_may_leave_the_version_of_the_key_out(call: Caller) 
         assert (status, kept["partitionKey"]["version"], kept["defaultTtl"]) == (200, version, 5)
 
 
+async def test_clients_before_vector_tokens_get_numbers(call: Caller) -> None:
+    """documentdb 1.15 for JavaScript (API version 2017-11-15) says "Invalid integer: 1#404", azure-documentdb 1.15 for
+    Java throws a NumberFormatException."""
+    old = {**_KEY, "x-ms-version": "2017-11-15"}
+    tokens = []
+
+    async def send(method: str, path: str, body: Any = None, **headers: str) -> int:
+        status, _, response = await call(method, path, body, **old, **headers)
+        lines = dict(line.split(b": ", 1) for line in response.lines.split(b"\r\n")) if response.lines else {}
+        tokens.append((lines or dict(response.headers))[b"x-ms-session-token"])
+        return status
+
+    docs, item = "/dbs/db/colls/c/docs", {"id": "1", "pk": "k"}
+    assert await send("POST", docs, item) == 201
+    assert await send("GET", f"{docs}/1") == 200
+    assert await send("GET", f"{docs}/2") == 404
+    assert await send("POST", docs, item) == 409
+    assert await send("GET", docs) == 200
+    assert await send("GET", docs, **{"a-im": "Incremental feed"}) == 200
+    query = {"query": "SELECT * FROM c"}
+    assert await send("POST", docs, query, **{"x-ms-documentdb-isquery": "True"}) == 200
+    batch = [{"operationType": "Read", "id": "1"}]
+    flags = {"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "True"}
+    assert await send("POST", docs, batch, **flags) == 200
+    assert await send("GET", f"{docs}/1", **{"x-ms-session-token": tokens[-1].decode()}) == 200
+    assert set(tokens) == {b"0:1"}
+
+
+@pytest.mark.parametrize(
+    ("agent", "is_one"),
+    [
+        ("azsdk-java-cosmos/4.81.0 Linux/6.1 JRE/17.0.15", True),
+        ("documentdb-java-sdk/2.6.5 Linux/6.1 JRE/17.0.15", True),
+        ("cosmos-netstandard-sdk/3.40.0", True),
+        ("azsdk-python-cosmos/4.9.0 Python/3.11", False),
+        ("azure-cosmos-js/4.4.1", False),
+    ],
+)
+async def test_clients_that_read_the_token_of_one_range_never_get_a_list(agent: str, is_one: bool) -> None:
+    clock = VirtualClock()
+    account = await Account.open(MemoryEngine(), clock)
+    call = Caller(SqlDoor(account, AccountKeys(KEY), accepts_aad=False), clock)
+    await call("POST", "/dbs", {"id": "db"})
+    await call("POST", "/dbs/db/colls", {"id": "c", "partitionKey": {"paths": ["/pk"]}})
+    docs, named = "/dbs/db/colls/c/docs", {"user-agent": agent, "x-ms-documentdb-partitionkeyrangeid": "0"}
+    for number in range(12):
+        key = {"x-ms-documentdb-partitionkey": f'["{number}"]'}
+        await call("POST", docs, {"id": str(number), "pk": str(number), "n": number}, **key)
+    query = {"query": "SELECT VALUE c.n FROM c ORDER BY c.n"}
+    ask = {**named, "x-ms-documentdb-isquery": "True", "x-ms-max-item-count": "1"}
+    _, page, response = await call("POST", docs, query, **ask)
+    seen = page["Documents"]
+    reshape = await account.reshaper.split(account.container("db", "c"), 0)
+    await account.reshaper.finished(reshape)
+    # The query has begun in range 0 and goes on there, now with rows of both children.
+    ask |= {"x-ms-max-item-count": "100", "x-ms-continuation": dict(response.headers)[b"x-ms-continuation"].decode()}
+    _, page, response = await call("POST", docs, query, **ask)
+    assert seen + page["Documents"] == list(range(12))
+    token = dict(response.headers)[b"x-ms-session-token"].decode()
+    assert len(token.split(",")) == (1 if is_one else 2)
+    if is_one:
+        assert token.startswith("0:1#")
+    # A change feed without a range is of both, too; and the token is taken back.
+    feed = {"user-agent": agent, "a-im": "Incremental Feed", "x-ms-session-token": token}
+    _, page, response = await call("GET", docs, **feed)
+    assert len(page["Documents"]) == 12
+    assert len(dict(response.headers)[b"x-ms-session-token"].split(b",")) == (1 if is_one else 2)
+    await account.close()
+
+
+async def test_a_filter_that_the_client_left_in_means_true(call: Caller) -> None:
+    # Java's azure-documentdb 1.9.1 sends the rewritten query of the plan as it is in its first request.
+    await call("POST", "/dbs/db/colls/c/docs", {"id": "1", "pk": "k", "n": 1}, **_KEY)
+    asked = {"query": "SELECT c.id FROM c WHERE c.n > 0 ORDER BY c.n", "parameters": []}
+    features = {"x-ms-cosmos-supported-query-features": "OrderBy", "x-ms-cosmos-is-query-plan-request": "True"}
+    _, plan, _ = await call("POST", "/dbs/db/colls/c/docs", asked, **features)
+    rewritten = plan["queryInfo"]["rewrittenQuery"]
+    assert "{documentdb-formattableorderbyquery-filter}" in rewritten
+    status, page, _ = await call("POST", "/dbs/db/colls/c/docs", {"query": rewritten}, **_QUERY)
+    assert (status, [row["payload"] for row in page["Documents"]]) == (200, [{"id": "1"}])
+    literal = "SELECT VALUE '{documentdb-formattableorderbyquery-filter}'"
+    _, page, _ = await call("POST", "/dbs/db/colls/c/docs", {"query": literal}, **_QUERY)
+    assert page["Documents"] == ["{documentdb-formattableorderbyquery-filter}"]
+
+
+@pytest.mark.parametrize(("kind", "paths"), [("MultiHash", ["/a", "/b"]), ("Hash", ["/a"])])
+async def test_versions_of_keys_may_be_named(call: Caller, kind: str, paths: list[str]) -> None:
+    # Java's client sends the name of its enumeration.
+    body = {"id": "named", "partitionKey": {"paths": paths, "kind": kind, "version": "V2"}}
+    status, made, _ = await call("POST", "/dbs/db/colls", body)
+    assert (status, made["partitionKey"]["version"]) == (201, 2)
+    body["partitionKey"]["version"] = "V3"  # type: ignore[index]
+    status, made, _ = await call("PUT", "/dbs/db/colls/named", body)
+    assert status == 400
+    assert "partitionKey.version 'V3' is not valid" in made["message"]
+
+
 async def test_who_merges_goes_on_with_another_filter(call: Caller) -> None:
     """A continuation of such a client holds the order keys of the last row and the partition's own continuation. It
     goes on with both, the keys as a filter: JavaScript's with query control, and those of .NET and Java."""

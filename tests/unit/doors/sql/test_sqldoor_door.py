@@ -117,6 +117,18 @@ async def test_change_feed(call: Caller) -> None:
     assert (await changes(call, if_modified_since="Fri, 01 Jan 2100 00:00:00 GMT"))[0] == 304
 
 
+async def test_change_feed_of_latest_versions_with_metadata_beside_the_item(call: Caller) -> None:
+    """As Java's change feed processor and Rust's client ask for it."""
+    path, key = "/dbs/db/colls/c/docs", {"x_ms_documentdb_partitionkey": '["a"]'}
+    _, item, _ = await call("POST", path, {"id": "1", "pk": "a", "n": 1}, **key)
+    mode = {"a_im": "Incremental Feed", "x_ms_cosmos_changefeed_wire_format_version": "2021-09-15"}
+    status, body, response = await call("GET", path, **mode)
+    assert (status, body["_count"]) == (200, 1)
+    assert body["Documents"] == [{"current": item, "metadata": {"lsn": 1, "crts": item["_ts"]}}]
+    position = dict(response.headers)[b"etag"].decode()
+    assert (await call("GET", path, if_none_match=position, **mode))[0] == 304
+
+
 async def test_change_feed_of_all_versions(call: Caller) -> None:
     definition = {"id": "all", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}
     await call("POST", "/dbs/db/colls", definition | {"changeFeedPolicy": {"retentionDuration": 10}})
@@ -169,6 +181,7 @@ async def test_change_feed_of_several_partitions(call: Caller) -> None:
             {"a_im": "Full-Fidelity Feed", "x_ms_cosmos_changefeed_wire_format_version": "2020"},
             "in the form 2021-09-15, not '2020'",
         ),
+        ({"x_ms_cosmos_changefeed_wire_format_version": "2020"}, "in the form 2021-09-15, not '2020'"),
         ({"a_im": "Everything"}, "A-IM"),
         ({"if_none_match": '"57"'}, "ahead"),
         ({"if_none_match": '"x"'}, "If-None-Match"),

@@ -12,7 +12,7 @@ from support.refusals import refused
 from armillary.clock import VirtualClock
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.headers import PostMeaning, Throughput
-from armillary.doors.sql.session_tokens import render_session_token, render_session_tokens, session_token
+from armillary.doors.sql.session_tokens import render_session_tokens, session_token
 from armillary.errors import Failure, Kind
 
 CLOCK = VirtualClock()
@@ -194,9 +194,19 @@ def test_session_token_absent() -> None:
     assert session_token({b"x-ms-session-token": b""}) == {}
 
 
+@pytest.mark.parametrize(
+    ("version", "token"),
+    [("2015-08-06", b"3:57"), ("2017-11-15", b"3:57"), ("2018-06-18", b"3:1#57"), ("2020-07-15", b"3:1#57")],
+)
+def test_session_tokens_are_vectors_since_2018_06_18(version: str, token: bytes) -> None:
+    headers = {b"x-ms-version": version.encode()}
+    assert render_session_tokens(headers, [(3, 57)]) == token
+    assert session_token({b"x-ms-session-token": token}) == {3: 57}
+
+
 def test_rendered_session_tokens_are_read_by_the_sdk() -> None:
-    assert render_session_token(3, 57) == b"3:1#57"
-    joined = render_session_tokens([(0, 57), (12, 2**53)])
+    assert render_session_tokens({}, [(3, 57)]) == b"3:1#57"
+    joined = render_session_tokens({}, [(0, 57), (12, 2**53)])
     parsed = SessionContainer.parse_session_token({"x-ms-session-token": joined.decode()})  # type: ignore[no-untyped-call]
     assert {name: token.global_lsn for name, token in parsed.items()} == {"0": 57, "12": 2**53}
     assert session_token({b"x-ms-session-token": joined}) == {0: 57, 12: 2**53}

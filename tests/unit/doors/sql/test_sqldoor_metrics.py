@@ -103,3 +103,52 @@ async def test_query_advice(filled: Caller) -> None:
     assert orjson.loads(unquote(headers[b"x-ms-cosmos-query-advice"].decode())) == [{"Id": "QA1002", "Params": []}]
     headers = await ask(filled, "SELECT * FROM c", **asked)
     assert headers[b"x-ms-cosmos-query-advice"] == b"%5B%5D"
+
+
+UNINDEXED = {"indexingMode": "none", "automatic": False}
+ONE, TREE = {"paths": ["/pk"]}, {"paths": ["/pk", "/n"], "kind": "MultiHash", "version": 2}
+
+
+@pytest.mark.parametrize(
+    ("key", "condition", "expected", "retrieved"),
+    [
+        (ONE, "c.pk = 'k1'", 20, 20),
+        (ONE, "c.pk = 'k1' AND c.n >= 60", 10, 20),
+        (ONE, "c.pk IN ('k1', 'k2', 'k7')", 40, 40),
+        (ONE, "c.pk = 'k1' OR (c.pk = 'k2' AND c.n > 0)", 40, 40),
+        (ONE, "NOT IS_DEFINED(c.pk)", 1, 1),
+        (ONE, "c.n = 61", 1, 121),
+        (TREE, "c.pk = 'k1' AND c.n = 61", 1, 1),
+    ],
+)
+async def test_without_an_index_the_pinned_key_narrows(
+    call: Caller,  # noqa: F811
+    key: dict[str, Any],
+    condition: str,
+    expected: int,
+    retrieved: int,
+) -> None:
+    body = {"id": "none", "partitionKey": key, "indexingPolicy": UNINDEXED}
+    assert (await call("POST", "/dbs/db/colls", body, x_ms_offer_throughput="20000"))[0] == 201
+    items = [{"id": f"{number}", "pk": f"k{number % 6}", "n": number} for number in range(120)] + [{"id": "x", "n": -1}]
+    docs = "/dbs/db/colls/none/docs"
+    for item in items:
+        values = [item.get(path[1:], {}) for path in key["paths"]]
+        status, _, _ = await call("POST", docs, item, x_ms_documentdb_partitionkey=orjson.dumps(values).decode())
+        assert status == 201
+    headers = {"x_ms_documentdb_isquery": "true", "x_ms_documentdb_query_enablecrosspartition": "true", METRICS: "true"}
+    found: list[str] = []
+    read, continuation = 0, None
+    while True:
+        if continuation is not None:
+            headers["x_ms_continuation"] = continuation
+        query = {"query": f"SELECT VALUE c.id FROM c WHERE {condition}"}
+        status, page, response = await call("POST", docs, query, x_ms_max_item_count="7", **headers)
+        assert status == 200, page
+        found += page["Documents"]
+        told = dict(response.headers)
+        read += int(pairs(told[b"x-ms-documentdb-query-metrics"])["retrievedDocumentCount"])
+        continuation = told.get(b"x-ms-continuation", b"").decode() or None
+        if continuation is None:
+            break
+    assert (len(found), len(set(found)), read) == (expected, expected, retrieved)

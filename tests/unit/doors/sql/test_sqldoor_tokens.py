@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from support.caller import Caller
 from support.portions import Amount
 from support.refusals import refused
+from unit.doors.sql.test_sqldoor_door import call  # noqa: F401 (a fixture)
 
 from armillary.clock import VirtualClock
 from armillary.doors.sql.access.authorization import AAD, MASTER, READ_ONLY, Principal, Role, authorize, check_key
@@ -252,3 +255,43 @@ def test_partition_key_of_a_token(allowed: Any, key: Any, expected: bool) -> Non
     check_key(token, resolve("GET", b"/dbs/db/colls/c"), definition, [None])
     check_key(token, resolve("GET", b"/dbs/db/colls/c/pkranges"), definition, [None])
     check_key(MASTER, route, definition, keys)
+
+
+@pytest.mark.parametrize("form", ["name", "rid"])
+@pytest.mark.parametrize("path_form", ["name", "rid"])
+async def test_a_token_for_an_item_in_either_form(call: Caller, form: str, path_form: str) -> None:  # noqa: F811
+    """The link of a permission, and those of the requests, may each have names or rids."""
+    key = {"x-ms-documentdb-partitionkey": '["a"]'}
+    made = {}
+    for name, value in (("1", "a"), ("2", "a"), ("1", "b")):
+        item = {"id": name, "pk": value}
+        headers = {"x-ms-documentdb-partitionkey": f'["{value}"]'}
+        _, made[name, value], _ = await call("POST", "/dbs/db/colls/c/docs", item, **headers)
+    await call("POST", "/dbs/db/users", {"id": "ann"})
+    resource = "dbs/db/colls/c/docs/1" if form == "name" else made["1", "a"]["_self"]
+    permission = {"id": "p", "permissionMode": "All", "resource": resource}
+    status, granted, _ = await call("POST", "/dbs/db/users/ann/permissions", permission)
+    assert status == 201
+    token = {"authorization": quote(granted["_token"], safe="")}
+
+    def path(name: str, value: str) -> str:
+        return f"/dbs/db/colls/c/docs/{name}" if path_form == "name" else "/" + made[name, value]["_self"].rstrip("/")
+
+    container = "/dbs/db/colls/c" if path_form == "name" else path("1", "a").rpartition("/docs/")[0]
+    assert (await call("GET", container, None, **token))[0] == 200
+    assert (await call("GET", f"{container}/pkranges", None, **token))[0] == 200
+    status, read, _ = await call("GET", path("1", "a"), None, **token, **key)
+    assert (status, read) == (200, made["1", "a"])
+    for method, body in (("GET", None), ("PUT", {"id": "2", "pk": "a"}), ("DELETE", None)):
+        assert (await call(method, path("2", "a"), body, **token, **key))[0] == 403
+    assert (await call("GET", f"{container}/docs", None, **token, **key))[0] == 403
+    # A name is that of one item in each logical partition, a rid that of one item.
+    other = {"x-ms-documentdb-partitionkey": '["b"]'}
+    assert (await call("GET", path("1", "b"), None, **token, **other))[0] == (200 if form == "name" else 403)
+    status, replaced, _ = await call("PUT", path("1", "a"), {"id": "1", "pk": "a", "n": 1}, **token, **key)
+    assert (status, replaced["n"]) == (200, 1)
+    patch = {"operations": [{"op": "incr", "path": "/n", "value": 1}]}
+    assert (await call("PATCH", path("1", "a"), patch, **token, **key))[0] == 200
+    assert (await call("DELETE", path("1", "a"), None, **token, **key))[0] == 204
+    status, made["1", "a"], _ = await call("POST", "/dbs/db/colls/c/docs", {"id": "1", "pk": "a"}, **key)
+    assert (await call("GET", path("1", "a"), None, **token, **key))[0] == (200 if form == "name" else 403)

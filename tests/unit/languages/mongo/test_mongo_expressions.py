@@ -16,11 +16,13 @@ from bson.max_key import MaxKey
 from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
+from support.limits import WithLimits
 from support.mongo_cases import exact
 
+from armillary import limits
 from armillary.errors import Failure
 from armillary.languages.mongo.collation import parse_collation
-from armillary.languages.mongo.expression_context import Context
+from armillary.languages.mongo.expression_context import Context, run_values
 from armillary.languages.mongo.expressions import compile_over_documents
 from armillary.model.bson.bson_values import MISSING
 
@@ -385,7 +387,7 @@ def test_values_of_a_run_are_those_begun_last() -> None:
     context = Context(["x"])
     evaluate = compile_over_documents({"$add": ["$$x", "$n"]}, context)
     for number in (1, 2):
-        context.begin([DatetimeMS(0), Timestamp(0, 0), random.random, number])
+        context.begin(run_values(0, random.random, [number], None))
         assert evaluate({"n": 10}) == 10 + number
 
 
@@ -428,5 +430,6 @@ def doubled(initial: Any, body: Any) -> Any:
     ],
     ids=range(6),
 )
-def test_values_do_not_grow_without_bounds(spec: Any) -> None:
+def test_values_do_not_grow_without_bounds(spec: Any, with_limits: WithLimits) -> None:
+    with_limits(MONGO_VALUE_BYTES_MAX=4 * limits.MB)
     assert code_of(spec) == 10334

@@ -88,4 +88,4 @@ def test_compiled_queries_agree_with_the_slow_evaluator(amount: Amount) -> None:
             if expected:
                 kept += 1
                 assert satisfies(bound.condition, item), f"{told}: {bound.condition}"
-    assert kept > amount(500), "the queries should match often enough to say something"
+    assert kept > amount(300), "the queries should match often enough to say something"

@@ -207,6 +207,8 @@ TYPES = [
     ("IS_DATETIME('2024-12-12T24:00:00')", False),
     ("IS_DATETIME(1)", False),
     ("IS_NULL(undefined)", False),
+    ("IS_BOOLEAN(false)", True),  # of Java's client, in ordered queries that it resumes
+    ("IS_BOOLEAN(0)", False),
 ]
 
 ARRAYS = [

@@ -211,7 +211,18 @@ def test_refused_with_place(text: str, code: str, start: int, end: int) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        *("LOWER(c.a)", "c", "c.a[0]", "c.a + 1", "t.x", "1", "c[@p]", "c.a, VectorDistance(c.v, [1])"),
+        *(
+            "LOWER(c.a)",
+            "c",
+            "c[0]",
+            "c.a + 1",
+            "t.x",
+            "t[0]",
+            "1",
+            "c[@p]",
+            "c.a[@p]",
+            "c.a, VectorDistance(c.v, [1])",
+        ),
         *("VectorDistance(c.v, [1]), c.a", "VectorDistance([1], [1])", "VectorDistance(t.v, [1])"),
         *("VectorDistance(c.v, t.v)", "VectorDistance(c, [1])", "VectorDistance(c.v, (SELECT VALUE [1]))"),
     ],

@@ -7,6 +7,7 @@ from typing import Any, Final
 from bson.int64 import Int64
 
 from armillary.account import containers
+from armillary.account.collections.indexes import create_indexes
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection
@@ -14,7 +15,9 @@ from armillary.doors.mongo.commands import capped, indexes, views
 from armillary.doors.mongo.reading import compiled_filters
 from armillary.doors.mongo.reading.change_streams import ChangeStream
 from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, listed
-from armillary.doors.mongo.writing.collection_options import checked_options
+from armillary.doors.mongo.sessions import authorization
+from armillary.doors.mongo.sessions.roles import Right
+from armillary.doors.mongo.writing.collection_options import checked_options, expiry_of, time_series_options
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document
@@ -25,7 +28,7 @@ CREATE_FIELDS: Final = frozenset(
     "viewOn pipeline collation timeseries clusteredIndex changeStreamPreAndPostImages expireAfterSeconds idIndex "
     "encryptedFields flags temp".split()
 )
-_NOT_OFFERED: Final = ("timeseries", "clusteredIndex", "encryptedFields", "temp")
+_NOT_OFFERED: Final = ("clusteredIndex", "encryptedFields", "temp")
 
 
 async def create(call: Call) -> Reply:
@@ -43,18 +46,21 @@ async def create(call: Call) -> Reply:
     if "pipeline" in call.fields:
         raise refusal(72, "'pipeline' requires 'viewOn' to also be specified")
     views.refuse(call, collection)
-    options = {**capped.options_of(call), **checked_options(call)}
+    options = {**capped.options_of(call), **time_series_options(call), **checked_options(call)}
     present = namespaces.find(call, collection)
     if present is not None:
         if namespaces.options_of(present) == options and call.transaction is None:
             return {}
         raise refusal(48, f"Collection {call.database}.{collection} already exists.")
     try:
-        await namespaces.create(call, collection, (), None, options)
+        made = await namespaces.create(call, collection, (), None, options)
     except Failure as failure:
         if failure.kind is not Kind.CONFLICT:
             raise
         raise refusal(48, f"Collection {call.database}.{collection} already exists.") from None
+    expiry = expiry_of(options)
+    if expiry is not None:
+        await create_indexes(call.account, made, [expiry])
     return {}
 
 
@@ -129,13 +135,16 @@ async def list_collections(call: Call) -> Reply:
     matches = compiled_filters.matcher_of(given, call).matches
     found = []
     for container in namespaces.collections_of(call, call.database):
+        options = namespaces.options_of(container)
         entry: Document = {
             "name": container.name,
             "type": "collection",
-            "options": namespaces.options_of(container),
+            "options": options,
             "info": {"readOnly": False, "uuid": namespaces.uuid_of(container)},
             "idIndex": indexes.id_index(container),
         }
+        if "timeseries" in options:
+            entry = {"name": container.name, "type": "timeseries", "options": options, "info": {"readOnly": False}}
         if matches(entry):
             found.append({"name": entry["name"], "type": entry["type"]} if is_short else entry)
     for name, view in views.views_of(call, call.database).items():
@@ -153,6 +162,8 @@ async def list_databases(call: Call) -> Reply:
     found: list[Document] = []
     total = 0
     for record in call.account.catalog.of_type(ResourceType.DATABASE):
+        if not authorization.may_see(call, record.name):
+            continue
         size_bytes = sum(_size(each)[1] for each in namespaces.collections_of(call, record.name))
         entry: Document = {"name": record.name, "sizeOnDisk": Int64(size_bytes), "empty": not size_bytes}
         if matches(entry):
@@ -169,6 +180,9 @@ async def rename(call: Call) -> Reply:
     target_database, _, target = call.fields.text("to").partition(".")
     check_collection(database, collection)
     check_collection(target_database, target)
+    authorization.require(call, Right.WRITE | Right.ADMIN, database)
+    for name in (collection, target):
+        authorization.check_collection(call, database, name)
     call.database = database
     views.refuse(call, collection)
     if views.find(call, target) is not None:
@@ -262,6 +276,8 @@ async def database_statistics(call: Call) -> Reply:
 async def measured_size(call: Call) -> Reply:
     database, _, collection = call.fields.text("dataSize").partition(".")
     check_collection(database, collection)
+    authorization.require(call, Right.READ | Right.ADMIN, database)
+    authorization.check_collection(call, database, collection)
     container = namespaces.find(call, collection, database)
     count, size_bytes = _size(container) if container is not None else (0, 0)
     answer: dict[str, Any] = {"size": size_bytes, "numObjects": count, "millis": 0, "estimate": False}

@@ -14,11 +14,14 @@ from armillary.doors.mongo.commands import (
     explain,
     hello,
     indexes,
+    map_reduce,
     profiler,
     sharding,
+    user_commands,
     views,
 )
 from armillary.doors.mongo.reading import aggregation, cursor_commands, find
+from armillary.doors.mongo.replica_set import replica_set_status
 from armillary.doors.mongo.sessions import session_commands, sign_in_commands
 from armillary.doors.mongo.writing import bulk_write, find_and_modify, inserts, updates_and_deletes
 from armillary.languages.mongo.errors import refusal
@@ -51,6 +54,7 @@ async def _find(call: Call) -> Reply:
     inner = views.as_aggregate(call, views.find_stages(call))
     reply = await aggregation.aggregate(inner)
     call.spend(inner.charge_ru)
+    call.documents_returned = inner.documents_returned
     return reply
 
 
@@ -74,9 +78,9 @@ async def _distinct(call: Call) -> Reply:
     return {"values": values}
 
 
-_NO_SCRIPTS: Final = Command(_not_offered, "needs a JavaScript engine; there is none")
-_OPERATING: Final = Command(_not_offered, "the control API is for operating the server", is_admin=True)
-_USERS: Final = Command(_not_offered, "the account's keys are the only users")
+_NO_SCRIPTS: Final = Command(_not_offered, "JavaScript runs in filters and aggregations only", is_local=True)
+_OPERATING: Final = Command(_not_offered, "the control API is for operating the server", is_admin=True, is_local=True)
+_ROLES: Final = Command(_not_offered, "users have the built-in roles only", is_local=True)
 _SEARCH_INDEXES: Final = Command(_only_atlas, "another service's", writes=True)
 
 _FIND_AND_MODIFY: Final = Command(
@@ -87,9 +91,14 @@ _FIND_AND_MODIFY: Final = Command(
     is_retryable=True,
     fields=find_and_modify.FIELDS,
 )
+_MAP_REDUCE: Final = Command(
+    map_reduce.map_reduce, "JavaScript over documents: map, group, reduce", fields=map_reduce.FIELDS
+)
 _COLLECTION_STATISTICS: Final = Command(collections.collection_statistics, "measures of a collection")
 _DATABASE_STATISTICS: Final = Command(collections.database_statistics, "measures of a database")
-_STATISTICS: Final = Command(diagnostics.last_request_statistics, "what the last command on this connection cost")
+_STATISTICS: Final = Command(
+    diagnostics.last_request_statistics, "what the last command on this connection cost", is_local=True
+)
 _HELLO: Final = Command(hello.hello, "what a driver must know", is_open=True, is_stable=True)
 _BUILD: Final = Command(diagnostics.describe_build, "the version that is answered for", is_open=True)
 
@@ -114,15 +123,22 @@ COMMANDS: Final[dict[str, Command]] = {
         "the next documents of a cursor",
         is_stable=True,
         fields=frozenset("getMore collection batchSize term lastKnownCommittedOpTime".split()),
+        is_local=True,
     ),
     "killCursors": Command(
-        cursor_commands.kill_cursors, "close cursors", is_stable=True, fields=frozenset(("killCursors", "cursors"))
+        cursor_commands.kill_cursors,
+        "close cursors",
+        is_stable=True,
+        fields=frozenset(("killCursors", "cursors")),
+        is_local=True,
     ),
     # Documents.
     "find": Command(_find, "documents that match", is_stable=True, fields=find.FIND_FIELDS),
     "count": Command(_count, "how many documents match", is_stable=True, fields=find.COUNT_FIELDS),
     "distinct": Command(_distinct, "the values of a field", fields=find.DISTINCT_FIELDS),
     "aggregate": Command(_aggregate, "a pipeline", is_stable=True, fields=aggregation.FIELDS),
+    "mapReduce": _MAP_REDUCE,
+    "mapreduce": _MAP_REDUCE,
     "explain": Command(explain.explain, "how a command would be answered", is_stable=True),
     "insert": Command(
         inserts.insert, "new documents", writes=True, is_stable=True, is_retryable=True, fields=inserts.INSERT_FIELDS
@@ -205,34 +221,53 @@ COMMANDS: Final[dict[str, Command]] = {
     "getLastRequestStatistics": _STATISTICS,
     "GetLastRequestStatistics": _STATISTICS,
     # Sessions.
-    "startSession": Command(session_commands.start_session, "a new session"),
-    "refreshSessions": Command(session_commands.refresh_sessions, "keep sessions from ending", is_stable=True),
-    "endSessions": Command(session_commands.end_sessions, "end sessions", is_stable=True),
-    "killSessions": Command(session_commands.kill_sessions, "end sessions and what they run", is_stable=True),
-    "killAllSessions": Command(session_commands.kill_all_sessions, "end all sessions", acts_on_others=True),
-    "commitTransaction": Command(session_commands.commit, "do it all", is_admin=True, is_stable=True),
-    "abortTransaction": Command(session_commands.abort, "do nothing of it", is_admin=True, is_stable=True),
+    "startSession": Command(session_commands.start_session, "a new session", is_local=True),
+    "refreshSessions": Command(
+        session_commands.refresh_sessions, "keep sessions from ending", is_stable=True, is_local=True
+    ),
+    "endSessions": Command(session_commands.end_sessions, "end sessions", is_stable=True, is_local=True),
+    "killSessions": Command(
+        session_commands.kill_sessions, "end sessions and what they run", is_stable=True, is_local=True
+    ),
+    "killAllSessions": Command(
+        session_commands.kill_all_sessions, "end all sessions", acts_on_others=True, is_local=True
+    ),
+    "commitTransaction": Command(session_commands.commit, "do it all", is_admin=True, is_stable=True, is_ending=True),
+    "abortTransaction": Command(
+        session_commands.abort, "do nothing of it", is_admin=True, is_stable=True, is_ending=True
+    ),
     # Diagnostics.
-    "hostInfo": Command(diagnostics.describe_host, "the machine"),
-    "serverStatus": Command(diagnostics.server_status, "the server at work"),
-    "getCmdLineOpts": Command(diagnostics.get_command_line, "how the server was started"),
-    "getLog": Command(diagnostics.get_log, "lines of the log; there are none here"),
-    "getParameter": Command(diagnostics.get_parameter, "parameters of the server"),
-    "features": Command(diagnostics.features, "what old shells ask"),
-    "top": Command(diagnostics.top, "time spent in collections"),
-    "currentOp": Command(diagnostics.current_operations, "commands that run now"),
-    "killOp": Command(diagnostics.kill_operation, "end a command that runs", writes=True, is_admin=True),
+    "hostInfo": Command(diagnostics.describe_host, "the machine", is_local=True),
+    "serverStatus": Command(diagnostics.server_status, "the server at work", is_local=True),
+    "getCmdLineOpts": Command(diagnostics.get_command_line, "how the server was started", is_local=True),
+    "getLog": Command(diagnostics.get_log, "lines of the log; there are none here", is_local=True),
+    "getParameter": Command(diagnostics.get_parameter, "parameters of the server", is_local=True),
+    "features": Command(diagnostics.features, "what old shells ask", is_local=True),
+    "top": Command(diagnostics.top, "time spent in collections", is_local=True),
+    "currentOp": Command(diagnostics.current_operations, "commands that run now", is_local=True),
+    "killOp": Command(diagnostics.kill_operation, "end a command that runs", writes=True, is_admin=True, is_local=True),
     "listCommands": Command(diagnostics.list_commands, "this table", is_open=True),
-    "replSetGetStatus": Command(diagnostics.replica_set_status, "the one member of the set"),
-    "replSetGetConfig": Command(diagnostics.replica_set_config, "how the set was made", is_admin=True),
-    "getDefaultRWConcern": Command(diagnostics.default_concerns, "what is meant without saying", is_admin=True),
-    "planCacheClear": Command(diagnostics.forget_plans, "nothing to do: no plans are kept"),
-    "rolesInfo": Command(diagnostics.describe_roles, "the one role"),
-    "fsync": Command(diagnostics.sync, "nothing to do: what is answered is durable", is_admin=True),
-    "profile": Command(profiler.profile, "what is noted of commands", fields=profiler.FIELDS),
-    "usersInfo": Command(diagnostics.describe_user, "the one user"),
+    "replSetGetStatus": Command(replica_set_status.status, "the members of the replica set", is_local=True),
+    "replSetGetConfig": Command(replica_set_status.configuration, "how the set was made", is_admin=True, is_local=True),
+    "getDefaultRWConcern": Command(
+        diagnostics.default_concerns, "what is meant without saying", is_admin=True, is_local=True
+    ),
+    "planCacheClear": Command(diagnostics.forget_plans, "nothing to do: no plans are kept", is_local=True),
+    "rolesInfo": Command(user_commands.describe_roles, "the roles that users can have", is_local=True),
+    "fsync": Command(diagnostics.sync, "nothing to do: what is answered is durable", is_admin=True, is_local=True),
+    "profile": Command(profiler.profile, "what is noted of commands", fields=profiler.FIELDS, is_local=True),
+    "usersInfo": Command(
+        user_commands.describe_users, "the users of databases", fields=user_commands.SHOW_FIELDS, is_local=True
+    ),
+    "createUser": Command(
+        user_commands.create, "a new user of a database", writes=True, fields=user_commands.CREATE_FIELDS
+    ),
+    "updateUser": Command(
+        user_commands.update, "another password or other roles", writes=True, fields=user_commands.UPDATE_FIELDS
+    ),
+    "dropUser": Command(user_commands.drop, "delete a user", writes=True, fields=frozenset(("dropUser",))),
     "configureFailPoint": Command(
-        diagnostics.configure_fail_point, "for tests of drivers", is_admin=True, acts_on_others=True
+        diagnostics.configure_fail_point, "for tests of drivers", is_admin=True, acts_on_others=True, is_local=True
     ),
     # Known, not supported.
     "createSearchIndexes": _SEARCH_INDEXES,
@@ -243,12 +278,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "setDefaultRWConcern": _OPERATING,
     "logRotate": _OPERATING,
     "dbHash": _OPERATING,
-    "createUser": _USERS,
-    "updateUser": _USERS,
-    "dropUser": _USERS,
-    "createRole": _USERS,
-    "mapReduce": _NO_SCRIPTS,
-    "mapreduce": _NO_SCRIPTS,
+    "createRole": _ROLES,
     "eval": _NO_SCRIPTS,
     "$eval": _NO_SCRIPTS,
 }

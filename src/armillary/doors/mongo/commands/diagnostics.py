@@ -1,11 +1,10 @@
-"""Commands that shells and tools send about the server: status, parameters, running operations, the replica set of one
-member. Answers without content here are kept as short as tools accept.
+"""Commands that shells and tools send about the server: status, parameters, running operations. Answers without content
+here are kept as short as tools accept. Those about the replica set are in `replica_set/`.
 """
 
 from __future__ import annotations
 
 import platform
-import resource
 from typing import Any, Final
 
 from bson.datetime_ms import DatetimeMS
@@ -14,9 +13,16 @@ from bson.int64 import Int64
 from armillary import __version__, limits
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.commands import fail_points
-from armillary.doors.mongo.commands.hello import SET_NAME
+from armillary.doors.mongo.replica_set import replica_set_status
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document
+
+try:
+    import resource
+
+    HAS_USAGE = True
+except ImportError:  # Windows
+    HAS_USAGE = False
 
 ENGINE: Final = "armillary"
 _WARNINGS: Final = ("global", "startupWarnings")
@@ -92,21 +98,16 @@ async def server_status(call: Call) -> Reply:
         | {"getmore": Int64(door.counted("getMore")), "command": Int64(door.command_total)},
         "logicalSessionRecordCache": {"activeSessionsCount": sum(map(len, door.all_sessions))},
         "metrics": {"cursor": {"open": {"total": Int64(len(door.cursors))}}},
-        "repl": {
-            "setName": SET_NAME,
-            "isWritablePrimary": True,
-            "ismaster": True,
-            "secondary": False,
-            "hosts": [door.address_of(call.client)],
-            "me": door.address_of(call.client),
-        },
+        "repl": replica_set_status.summary(call),
         "storageEngine": {"name": ENGINE, "supportsCommittedReads": True, "persistent": True},
         "transactions": {"currentOpen": Int64(door.open_transaction_count)},
     }
 
 
 def _resident_mb() -> int:
-    """The maximum so far, which every platform reports."""
+    """The maximum so far; 0 on Windows, which does not report it."""
+    if not HAS_USAGE:
+        return 0
     unit = limits.MB if platform.system() == "Darwin" else limits.KB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
 
@@ -178,36 +179,14 @@ async def list_commands(call: Call) -> Reply:
         shown[name] = {
             "help": command.note,
             "requiresAuth": not command.is_open,
-            "secondaryOk": not command.writes,
+            "secondaryOk": not command.needs_primary,
             "adminOnly": command.is_admin,
         }
     return {"commands": shown}
 
 
-async def replica_set_status(call: Call) -> Reply:
-    now = DatetimeMS(int(call.clock.now_s() * 1000))
-    member = {
-        "_id": 0,
-        "name": call.services.address_of(call.client),
-        "health": 1.0,
-        "state": 1,
-        "stateStr": "PRIMARY",
-        "uptime": int(call.services.uptime_s),
-        "optime": {"ts": call.services.cluster_time.now, "t": Int64(1)},
-        "optimeDate": now,
-        "self": True,
-    }
-    return {"set": SET_NAME, "date": now, "myState": 1, "term": Int64(1), "members": [member]}
-
-
-async def replica_set_config(call: Call) -> Reply:
-    member = {"_id": 0, "host": call.services.address_of(call.client), "arbiterOnly": False, "hidden": False}
-    member |= {"priority": 1, "votes": 1, "buildIndexes": True, "tags": {}, "secondaryDelaySecs": Int64(0)}
-    return {"config": {"_id": SET_NAME, "version": 1, "term": 1, "protocolVersion": Int64(1), "members": [member]}}
-
-
 async def default_concerns(call: Call) -> Reply:
-    """Writes are durable before they are acknowledged, and there is one copy."""
+    """Writes are durable before they are acknowledged: on one server, or in the log that all members replay."""
     return {
         "defaultReadConcern": {"level": "local"},
         "defaultWriteConcern": {"w": "majority", "wtimeout": 0},
@@ -222,34 +201,11 @@ async def forget_plans(call: Call) -> Reply:
     return {}
 
 
-async def describe_roles(call: Call) -> Reply:
-    """The one role, of the one user."""
-    wanted = call.body["rolesInfo"]
-    role = {"role": "root", "db": "admin", "isBuiltin": True, "roles": [], "inheritedRoles": []}
-    given = wanted.get("role") if isinstance(wanted, dict) else wanted
-    return {"roles": [role] if given in (1, "root") else []}
-
-
 async def sync(call: Call) -> Reply:
     """Nothing to do: acknowledged writes are durable."""
     if call.fields.flag("lock", False):
         raise refusal(115, "fsync with lock is not supported.")
     return {"numFiles": 1}
-
-
-async def describe_user(call: Call) -> Reply:
-    name = call.account.settings.name
-    return {
-        "users": [
-            {
-                "_id": f"admin.{name}",
-                "user": name,
-                "db": "admin",
-                "roles": [{"role": "root", "db": "admin"}],
-                "mechanisms": ["SCRAM-SHA-1", "SCRAM-SHA-256"],
-            }
-        ]
-    }
 
 
 async def configure_fail_point(call: Call) -> Reply:

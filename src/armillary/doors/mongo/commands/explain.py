@@ -43,7 +43,7 @@ async def explain(call: Call) -> Reply:
 
 def inner_call(call: Call, name: str, command: Document) -> Call:
     inner = Call(call.services, call.client, name, Request({**command, "$db": call.database}, b"", {}))
-    inner.deadline_s = call.deadline_s
+    inner.deadline_s, inner.login = call.deadline_s, call.login
     return inner
 
 
@@ -140,7 +140,7 @@ async def _of_statement(call: Call, verbosity: str, field: str, stage: str) -> R
         statement.require(("q", "limit"))
         order = change_statements.delete_order(call, container, statement, variables)
     body = {**call.body, "query": order.given, "hint": statement.body.get("hint")}
-    inner = Call(call.services, call.client, call.name, Request(body, b"", {}))
+    inner = inner_call(call, call.name, body)
     return await _of_filter(inner, verbosity, "query", {"stage": stage})
 
 

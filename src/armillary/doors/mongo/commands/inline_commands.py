@@ -63,7 +63,7 @@ def _is_short_write(call: Call, name: str) -> bool:
 def _names_one(given: Any) -> bool:
     if type(given) is not dict or "_id" not in given or len(given) > _FIELDS_MAX:
         return False
-    return _SCALARS.issuperset(map(type, given.values()))
+    return "$where" not in given and _SCALARS.issuperset(map(type, given.values()))
 
 
 def _is_plain(body: Document) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 from armillary.account import containers
 from armillary.account.catalog.records import Record
+from armillary.account.collections.new_collections import fault_of_shard_key
 from armillary.account.container import Container
 from armillary.account.throughput import offers
 from armillary.account.throughput.provisioning import Throughput, offer_body, throughput_of
@@ -19,7 +20,6 @@ from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document
 
 _FIXED_RU_MAX: Final = 10_000
-_LEVELS_MAX: Final = 3
 
 
 async def shard_collection(call: Call) -> Reply:
@@ -60,10 +60,9 @@ def shard_key_of(given: Document) -> tuple[str, ...]:
         is_one = isinstance(kind, int | float) and not isinstance(kind, bool) and kind == 1
         if not is_one and kind != "hashed":
             raise refusal(2, f'Unsupported shard key pattern {{{name}: {kind}}}: a field is 1 or "hashed"')
-        if not name or name.startswith("$") or ".." in f".{name}.":
-            raise refusal(2, f"Unsupported shard key field '{name}'")
-    if len(given) > _LEVELS_MAX:
-        raise refusal(2, f"A shard key has at most {_LEVELS_MAX} fields")
+    fault = fault_of_shard_key(tuple(given))
+    if fault is not None:
+        raise refusal(2, fault)
     return tuple(given)
 
 

@@ -120,6 +120,7 @@ def as_aggregate(call: Call, stages: list[Any]) -> Call:
     if "batchSize" in call.fields:
         body["cursor"] = {"batchSize": call.body["batchSize"]}
     inner = Call(call.services, call.client, "aggregate", Request(body, b"", {}))
+    inner.login = call.login
     inner.session, inner.transaction, inner.txn_number = call.session, call.transaction, call.txn_number
     inner.deadline_s, inner.past, inner.past_time = call.deadline_s, call.past, call.past_time
     return inner

@@ -15,7 +15,9 @@ from armillary.doors.mongo.reading.change_streams import ChangeStream, check_aft
 from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, new_cursor
 from armillary.doors.mongo.reading.cursors import ListedSource, PagedSource
 from armillary.doors.mongo.reading.split_events import without_split
-from armillary.doors.mongo.sessions import read_write_concerns, session_commands
+from armillary.doors.mongo.replica_set import admission
+from armillary.doors.mongo.sessions import authorization, read_write_concerns, session_commands
+from armillary.doors.mongo.sessions.roles import Right
 from armillary.doors.mongo.settings import Grant
 from armillary.doors.mongo.writing import out_and_merge
 from armillary.errors import Failure
@@ -33,6 +35,7 @@ FIELDS: Final = frozenset(
     "exchange isMapReduceCommand requestReshardingResumeToken collectionUUID".split()
 )
 _EVERYTHING: Final[Document] = {}
+_OF_SERVER: Final = ("$currentOp", "$listLocalSessions", "$listSessions", "$queryStats")
 
 
 async def aggregate(call: Call) -> Reply:
@@ -53,11 +56,13 @@ async def aggregate(call: Call) -> Reply:
     if stream.pipeline.output is not None:
         if call.client.grant is not Grant.WRITE:
             raise read_only(call)
+        call.account.check_writable()
         if call.transaction is not None:
             raise refusal(263, "$out and $merge cannot be used in a transaction")
         level = (call.body.get("readConcern") or {}).get("level")
         if level == "linearizable":
             raise refusal(72, "$out and $merge cannot be used with a 'linearizable' read concern level")
+        admission.require_primary(call)
         await out_and_merge.write(call, stream.pipeline.output, stream.batches(), stream.values, stream.given_collation)
         return await first_batch(call, new_cursor(call, ListedSource([]), namespace), batch_size=None)
     cursor = new_cursor(call, PagedSource(_encoded(stream.batches())), namespace)
@@ -123,6 +128,8 @@ class Aggregation:
         """`before`: the stages of a view."""
         fields = call.fields
         own = namespaces.options_of(container).get("collation") if container is not None else None
+        if container is not None:
+            authorization.check_collection(call, call.database, container.name)
         self._call = call
         self._container = container
         self.given_collation: Document | None = fields.optional_document("collation") or own
@@ -134,6 +141,7 @@ class Aggregation:
             compiled_filters.dice(call.clock),
             (let or {}).values(),
             call.services.cluster_time.now,
+            call.run_javascript,
         )
         facts = _facts(call, container, is_database)
         given, self.splits = without_split([*(before or ()), *fields.array("pipeline")])
@@ -201,6 +209,8 @@ class Aggregation:
 
     def _shown(self, name: str, spec: Any) -> list[Document]:
         call = self._call
+        if name in _OF_SERVER:
+            authorization.refuse_limited(call)
         match name:
             case "$currentOp":
                 if call.database != "admin":
@@ -272,15 +282,21 @@ class _Others:
 
     async def documents(self, database: str | None, name: str, given: Document) -> Batches:
         check_collection(database or self._call.database, name)
+        authorization.require(self._call, Right.READ, database or self._call.database)
         container, stages = views.resolved(self._call, name, database)
         if container is None:
             return
+        authorization.check_collection(self._call, container.database.name, container.name)
         if not stages:
             async for batch in _documents(self._call, container, given):
                 yield batch
             return
         pipeline = compile_pipeline(stages, compiled_filters.context_of(self._call))
-        values = run_values(int(self._call.clock.now_s() * 1000), compiled_filters.dice(self._call.clock))
+        values = run_values(
+            int(self._call.clock.now_s() * 1000),
+            compiled_filters.dice(self._call.clock),
+            javascript=self._call.run_javascript,
+        )
         source = _documents(self._call, container, pipeline.leading_filter)
         async for batch in pipeline.run(source, Run(values, self), is_filtered=True):
             yield batch  # the reader filters it

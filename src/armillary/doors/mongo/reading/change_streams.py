@@ -25,6 +25,7 @@ from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reading import split_events
+from armillary.doors.mongo.sessions import authorization
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.pipeline import Pipeline
@@ -61,6 +62,7 @@ class ChangeStream:
             raise refusal(73, f"$changeStream may not be opened on the internal {call.database} database")
         elif collection is not None and collection.startswith("system."):
             raise refusal(73, f"$changeStream may not be opened on the internal {collection} collection")
+        self.check_rights(call)
         self._lookup = fields.text("fullDocument", "default")
         self._image = fields.text("fullDocumentBeforeChange", "off")
         if self._lookup not in _LOOKUPS or self._image not in _IMAGES:
@@ -107,6 +109,11 @@ class ChangeStream:
         self._token = token
 
     # For the cursor.
+
+    def check_rights(self, call: Call) -> None:
+        """Streams of databases and collections are covered by the right to the command."""
+        if self._database is None:
+            authorization.require_everywhere(call)
 
     @property
     def resume_token(self) -> Document:
@@ -173,9 +180,10 @@ class ChangeStream:
     # Events of documents.
 
     def covers(self, database: str, collection: str) -> bool:
-        if self._database is None:
-            return not collection.startswith(namespaces.SYSTEM)
-        return database == self._database and self._collection in (None, collection)
+        """As in MongoDB, streams of databases do not cover system collections."""
+        if self._collection is not None:
+            return (database, collection) == (self._database, self._collection)
+        return self._database in (None, database) and not collection.startswith(namespaces.SYSTEM)
 
     def _containers(self, call: Call) -> list[Container]:
         if self._collection is None:
@@ -279,7 +287,7 @@ class ChangeStream:
         document: Document = {
             "_id": self._made_token(event.wall_ms),
             "operationType": event.kind,
-            "clusterTime": _cluster_time(event),
+            "clusterTime": self._services.cluster_time.of_event(event.wall_ms, _number(event)),
             "wallTime": DatetimeMS(event.wall_ms),
         }
         if event.kind in (event_feed.INSERT, event_feed.REPLACE):
@@ -405,9 +413,9 @@ def _unpacked(token: Document) -> dict[str, Any]:
     return kept
 
 
-def _cluster_time(event: DocumentEvent) -> Timestamp:
-    step = int.from_bytes(event.place[8:10], "big")
-    return Timestamp(event.wall_ms // 1000, ((event.lsn << 4) + step) & 0x7FFFFFFF)
+def _number(event: DocumentEvent) -> int:
+    """Grows with the events of a partition."""
+    return (event.lsn << 4) + int.from_bytes(event.place[8:10], "big")
 
 
 def _no_image(what: str) -> Failure:

@@ -25,7 +25,9 @@ def collation_of(given: Any, default: Document | None = None) -> Collation | Non
 
 def context_of(call: Call, let: Document | None = None, collation: Collation | None = None) -> Context:
     """`let`: evaluated values."""
-    return Context.of(int(call.clock.now_s() * 1000), dice(call.clock), let, key_function(collation))
+    return Context.of(
+        int(call.clock.now_s() * 1000), dice(call.clock), let, key_function(collation), call.run_javascript
+    )
 
 
 def matcher_of(

@@ -9,10 +9,13 @@ from typing import Final, TypeAlias
 from bson.int64 import Int64
 
 from armillary import limits
+from armillary.account.captures import notes
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.errors import out_of_time
 from armillary.doors.mongo.fields import Fields
+from armillary.doors.mongo.reading.change_streams import ChangeStream
 from armillary.doors.mongo.reading.cursors import Cursor, Cursors, ListedSource, Source
+from armillary.doors.mongo.sessions import authorization
 from armillary.doors.mongo.wire.answers import Elements, cursor_reply
 from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
@@ -25,7 +28,7 @@ OpenCursor: TypeAlias = Cursor[Call]
 
 def new_cursor(call: Call, source: Source[Call], namespace: str, *, has_waits: bool = False) -> OpenCursor:
     """A cursor of the command's session; it is not open before `first_batch` finds that documents are left."""
-    return Cursor(
+    cursor = Cursor(
         source,
         namespace,
         call.name,
@@ -34,7 +37,11 @@ def new_cursor(call: Call, source: Source[Call], namespace: str, *, has_waits: b
         call.txn_number if call.transaction is not None else None,
         limit_s=call.time_left_s if call.name != "getMore" else None,
         has_waits=has_waits,
+        owner=call.client.owner,
     )
+    if call.account.captures.is_on:
+        cursor.request = notes.REQUEST.get()
+    return cursor
 
 
 def listed(call: Call, documents: list[Document], namespace: str) -> OpenCursor:
@@ -61,6 +68,7 @@ async def first_batch(call: Call, cursor: OpenCursor, *, batch_size: int | None,
         await cursor.close()
     else:
         call.services.cursors.add(cursor)
+    call.documents_returned = len(batch)
     return cursor_reply(
         batch,
         cursor_id=cursor.id,
@@ -78,8 +86,12 @@ async def get_more(call: Call) -> Reply:
     wanted = call.fields.whole("batchSize", low=0)
     cursors = call.services.cursors
     cursor = cursors.find(cursor_id)
-    if cursor is None or cursor.grant is not call.client.grant:
+    if cursor is None or not cursor.is_of(call.client.owner, call.client.grant):
         raise _not_found(cursor_id)
+    call.is_stream = isinstance(cursor.source, ChangeStream)
+    if isinstance(cursor.source, ChangeStream):
+        cursor.source.check_rights(call)
+    authorization.require_for_cursor(call, cursor.command)
     if cursor.namespace != namespace:
         raise refusal(
             13,
@@ -98,6 +110,8 @@ async def get_more(call: Call) -> Reply:
         if call.services.fail_points.is_out_of_time:
             raise out_of_time()
     cursor.is_busy = True
+    if call.account.captures.is_on:
+        notes.resume(cursor.request)
     try:
         batch = await cursor.next_batch(call, wanted or _ENOUGH)
     except BaseException:  # also on cancellation
@@ -116,6 +130,7 @@ async def get_more(call: Call) -> Reply:
     if cursor.is_over:
         await cursors.kill(cursor_id)
         left_id = 0
+    call.documents_returned = len(batch)
     return cursor_reply(batch, cursor_id=left_id, namespace=namespace, is_first=False, token=cursor.source.resume_token)
 
 
@@ -134,6 +149,7 @@ async def kill_cursors(call: Call) -> Reply:
         cursor = call.services.cursors.find(int(each))
         # A read-only key kills only cursors that were opened with a read-only key.
         is_own = cursor is not None and cursor.grant <= call.client.grant and cursor.namespace == namespace
+        is_own = is_own and cursor is not None and cursor.owner == call.client.owner
         if is_own and await call.services.cursors.kill(int(each)):
             killed.append(Int64(each))
         else:

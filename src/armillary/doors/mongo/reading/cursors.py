@@ -5,10 +5,12 @@ in `cursor_commands.py`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from armillary import limits
+from armillary.account.captures.notes import Request
 from armillary.clock import Clock
 from armillary.doors.mongo.settings import Grant
 from armillary.languages.mongo.errors import refusal
@@ -98,7 +100,9 @@ class Cursor(Generic[R]):
         "limit_s",
         "namespace",
         "never_expires",
+        "owner",
         "pending",
+        "request",
         "session_id",
         "source",
         "transaction",
@@ -115,12 +119,15 @@ class Cursor(Generic[R]):
         *,
         limit_s: float | None = None,
         has_waits: bool = False,
+        owner: str = "",
     ) -> None:
         self.id = 0  # until a getMore is needed
         self.source = source
         self.namespace = namespace
         self.command = command
+        self.request: Request | None = None  # for captures: the one that its pages belong to
         self.grant = grant
+        self.owner = owner  # the user of a database that opened it
         self.session_id = session_id
         self.transaction = transaction
         self.has_waits = has_waits  # change streams and tailable cursors: an empty batch is not the end
@@ -134,6 +141,10 @@ class Cursor(Generic[R]):
         self.is_busy = False
         self.is_killed = False
         self.last_used_s = 0.0
+
+    def is_of(self, owner: str, grant: Grant) -> bool:
+        """Whether a client may read on: the user that opened it, or, of clients with keys, one with the same grant."""
+        return self.owner == owner and (bool(owner) or self.grant is grant)
 
     async def next_batch(self, call: R, count: int) -> list[bytes]:
         """At most so many documents, within what one answer may hold."""
@@ -185,6 +196,7 @@ class Cursors(Generic[R]):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._cursors: dict[int, Cursor[R]] = {}
+        self._ending: set[asyncio.Task[bool]] = set()
 
     def __len__(self) -> int:
         return len(self._cursors)
@@ -218,6 +230,14 @@ class Cursors(Generic[R]):
         if not cursor.is_busy:  # else the command that uses it closes it
             await cursor.close()
         return True
+
+    def end_orphans(self, has_owner: Callable[[str], bool]) -> None:
+        """Kill the cursors of users that were dropped, or have another password now."""
+        for cursor in list(self._cursors.values()):
+            if cursor.owner and not has_owner(cursor.owner):
+                task = asyncio.get_running_loop().create_task(self.kill(cursor.id))
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
 
     async def end(self, cursor_id: int, reason: str) -> None:
         """The collection is gone: the next getMore is told the reason, once."""

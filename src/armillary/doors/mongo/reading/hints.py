@@ -52,7 +52,8 @@ def check_near(container: Container | None, matcher: Matcher) -> None:
     if matcher.near is None or container is None:
         return
     for each in indexes.definitions(container):
-        if each["key"].get(matcher.near.path) == "2dsphere":
+        kind = each["key"].get(matcher.near.path)
+        if kind == "2dsphere" or (kind == "2d" and matcher.near.unit != "metres"):
             return
     raise refusal(291, "error processing query: planner returned error: unable to find index for $geoNear query")
 
@@ -120,5 +121,10 @@ def geo_paths(container: Container | None) -> tuple[str, ...]:
     if container is None:
         return ()
     return tuple(
-        [path for each in indexes.definitions(container) for path, kind in each["key"].items() if kind == "2dsphere"]
+        dict.fromkeys(
+            path
+            for each in indexes.definitions(container)
+            for path, kind in each["key"].items()
+            if kind in ("2dsphere", "2d")
+        )
     )

@@ -17,6 +17,7 @@ from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Services
 from armillary.doors.mongo.client import Client
+from armillary.doors.mongo.replica_set.membership import NOT_PRIMARY_READS
 from armillary.doors.mongo.sessions.sessions import session_id_of
 from armillary.doors.mongo.settings import Grant
 from armillary.doors.mongo.wire.answers import NOT_OPEN, OK, document_of, encode_elements
@@ -45,6 +46,7 @@ class _Frame(NamedTuple):
     database: str
     collection: str
     session_id: bytes | None
+    is_primary_read: bool
     ending: bytes  # of a cursor that has no more
 
 
@@ -57,6 +59,8 @@ def answer(services: Services, client: Client, message: bytes) -> tuple[bytes, f
     raw = message[_BODY_AT:]
     given_at = _NAME_AT + _INT32.unpack_from(raw, _NAME_AT - 4)[0] + len(_FILTER) if len(raw) > _NAME_AT else 0
     if raw[given_at - len(_FILTER) : given_at] != _FILTER or _ID not in raw or client.grant is Grant.NOTHING:
+        return None
+    if client.login is not None:  # its rights are looked up
         return None
     if len(raw) < given_at + 5 or _INT32.unpack_from(raw)[0] != len(raw) or HEADER.unpack_from(message)[3] != OP_MSG:
         return None
@@ -71,6 +75,9 @@ def answer(services: Services, client: Client, message: bytes) -> tuple[bytes, f
     except _REFUSED_ELSEWHERE:
         return None
     if found is None:
+        return None
+    member = services.membership
+    if member is not None and not member.may_read_at_once(is_primary_read=frame.is_primary_read):
         return None
     document = found.document
     batch = document_of(_ELEMENT + document if document is not None else b"")
@@ -95,7 +102,10 @@ def _frame(content: bytes) -> _Frame | None:
         return None
     if type(limit) is not int or limit < 0 or type(body.get("singleBatch", True)) is not bool:
         return None
-    return _Frame(database, name, session_id, NOT_OPEN + encode_elements({"ns": f"{database}.{name}"}))
+    preference = body.get("$readPreference")
+    mode = preference.get("mode") if isinstance(preference, dict) else None
+    is_primary_read = mode not in NOT_PRIMARY_READS
+    return _Frame(database, name, session_id, is_primary_read, NOT_OPEN + encode_elements({"ns": f"{database}.{name}"}))
 
 
 def _find(services: Services, client: Client, frame: _Frame, given: Document) -> document_operations.Found | None:

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 from armillary import limits, work
+from armillary.account.captures import notes
 from armillary.account.collections import document_operations, document_queries, tailing
 from armillary.account.collections.document_queries import EVERY_DOCUMENT, DocumentSelection, IndexCondition
-from armillary.account.collections.indexes import definitions
+from armillary.account.collections.indexes import all_definitions, definitions
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
 from armillary.account.queries.sorted_reading import SortedReading, has_order
@@ -20,6 +21,7 @@ from armillary.doors.mongo.commands import inline_commands
 from armillary.doors.mongo.namespaces import shard_fields
 from armillary.doors.mongo.reading.shard_targeting import Target, target_of
 from armillary.languages.mongo.errors import refusal
+from armillary.languages.mongo.filters.conjunctions import conjunction_of, field_path, shape_of
 from armillary.languages.mongo.filters.matching import Matcher
 from armillary.languages.mongo.indexes.key_conditions import usable_condition
 from armillary.languages.mongo.sort_keys import Sort
@@ -64,6 +66,8 @@ class Wanted(NamedTuple):
 def wanted(
     container: Container, given: Document, matcher: Matcher, *, has_collation: bool = False, most: int | None = None
 ) -> Wanted:
+    if container.recording is not None:
+        notes.describe(lambda: shape_of(given), conjunction_of(given) if not has_collation else EVERY_DOCUMENT)
     target = target_of(container, given, has_collation=has_collation)
     if target.is_point:
         return Wanted(given, matcher, target, EVERY_DOCUMENT, most)
@@ -149,6 +153,8 @@ async def ordered(
 ) -> AsyncIterator[list[Found]]:
     """In the order of a sort, no more than may be needed: off an index that has it, or sorted here within what a sort
     may hold."""
+    if container.recording is not None:
+        notes.describe_order([(field_path(each.path), each.is_descending) for each in sort.fields])
     selection = sorted_selection(wanted, sort, most)
     container = await call.scoped(container, wanted.target.key)
     if selection is not None and await has_order(container, selection):
@@ -287,7 +293,7 @@ async def winning_plan(container: Container, wanted: Wanted, sort: Sort | None) 
     sorting = sorted_selection(wanted, sort, None) if sort is not None else None
     chosen = await document_queries.choose_index(container, wanted.condition, sorting)
     if chosen is not None:
-        definition = next(each for each in definitions(container) if each["name"] == chosen.name)
+        definition = next(each for each in all_definitions(container) if each["name"] == chosen.name)
         scan = _index_scan(definition, chosen.is_multikey, is_reverse=chosen.is_reverse)
         scan["indexBounds"] = {
             path: ["(by the filter)"] if path in chosen.filtered_fields else ["[MinKey, MaxKey]"]

@@ -1,6 +1,7 @@
-"""Read concerns, write concerns and API versions. There is one copy of all data and writes are durable before they are
-acknowledged, so every valid concern is satisfied; invalid ones are refused. Reads with `readConcern: {level:
-"snapshot"}` outside of transactions get a snapshot of the account.
+"""Read concerns, write concerns and API versions. Writes are durable before they are acknowledged, on the one server or
+in the log that all nodes of a cluster replay, so every valid write concern is satisfied; invalid ones are refused.
+Reads with `readConcern: {level: "snapshot"}` outside of transactions get a snapshot of the account. What a read concern
+asks of a member of a replica set is in `replica_set/admission.py`.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def check_stages(body: Document, stages: list[Any]) -> None:
             raise refusal(323, f"stage {name} is not allowed with 'apiStrict: true' in API Version 1")
 
 
-def check(body: Document, *, counts_members: bool) -> Document | None:
+def check(body: Document, *, members: int | None) -> Document | None:
     """What the answer says about a write concern that cannot be kept. The service takes any number of members for
-    granted; drivers' own tests want to be told that there is one: `counts_members`."""
+    granted; drivers' own tests want to be told how many there are. None: they are not counted."""
     reading = body.get("readConcern")
     if reading is not None:
         _check_reading(reading)
@@ -60,7 +61,7 @@ def check(body: Document, *, counts_members: bool) -> Document | None:
             14,
             f"BSON field 'writeConcern' is the wrong type '{type_name(writing)}', expected type 'object'",
         )
-    return _check_writing(writing, counts_members)
+    return _check_writing(writing, members)
 
 
 def reads_past(body: Document) -> bool:
@@ -77,7 +78,7 @@ def _check_reading(reading: Any) -> None:
         raise refusal(9, f"Enumeration value '{str(level)[:64]}' for field 'readConcern.level' is not a valid value.")
 
 
-def _check_writing(writing: Document, counts_members: bool) -> Document | None:
+def _check_writing(writing: Document, members: int | None) -> Document | None:
     wanted = writing.get("w")
     if isinstance(wanted, str) and wanted != "majority":
         return {
@@ -92,7 +93,7 @@ def _check_writing(writing: Document, counts_members: bool) -> Document | None:
         raise refusal(9, "w has to be a number, string, or object")
     if isinstance(wanted, int | float) and wanted < 0:
         raise refusal(9, "w has to be a non-negative number and not greater than 50; found: " + str(wanted))
-    if counts_members and isinstance(wanted, int | float) and wanted > 1:
+    if members is not None and isinstance(wanted, int | float) and wanted > members:
         return {
             "writeConcernError": {
                 "code": 100,
@@ -124,7 +125,7 @@ class Snapshots:
         if wanted is not None and not isinstance(wanted, Timestamp):
             raise refusal(14, "BSON field 'readConcern.atClusterTime' is the wrong type, expected type 'timestamp'")
         if wanted is None:
-            wanted = call.services.cluster_time.tick()
+            wanted = call.services.cluster_time.snapshot_time()
             await self._take(call, wanted)
         elif wanted not in self._kept:
             if wanted != call.services.cluster_time.now:

@@ -1,19 +1,23 @@
 """SCRAM on the server's side (RFC 5802, 7677), and PLAIN.
 
-A user has several passwords, which are the account's keys, all with one salt; the proof shows which one the client
-knows. An unknown user gets the same conversation with keys that match no proof.
+The account's user has several passwords, which are the account's keys, all with one salt; the proof shows which one
+the client knows. Users of databases have one password, of which a verifier is stored. An unknown user gets the same
+conversation with keys that match no proof.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import stringprep
+import unicodedata
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from armillary import limits
+from armillary.account.security.database_users import Verifier
 from armillary.doors.mongo.settings import Grant
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
@@ -29,6 +33,17 @@ class Mechanism(NamedTuple):
     salt_bytes: int
 
 
+_PROHIBITED: Final = (
+    stringprep.in_table_c12,
+    stringprep.in_table_c21_c22,
+    stringprep.in_table_c3,
+    stringprep.in_table_c4,
+    stringprep.in_table_c5,
+    stringprep.in_table_c6,
+    stringprep.in_table_c7,
+    stringprep.in_table_c8,
+    stringprep.in_table_c9,
+)
 SHA_256: Final = Mechanism("SCRAM-SHA-256", "sha256", limits.MONGO_SCRAM_256_ITERATIONS, 28)
 SHA_1: Final = Mechanism("SCRAM-SHA-1", "sha1", limits.MONGO_SCRAM_1_ITERATIONS, 16)
 MECHANISMS: Final = {each.name: each for each in (SHA_256, SHA_1)}
@@ -41,6 +56,7 @@ class Secret(NamedTuple):
     server_key: bytes
     grant: Grant
     password: str = ""
+    serial: str = ""  # of a user of a database
 
 
 def secret_of(mechanism: Mechanism, user: str, password: str, salt: bytes, grant: Grant) -> Secret:
@@ -54,18 +70,47 @@ def secret_of(mechanism: Mechanism, user: str, password: str, salt: bytes, grant
     return Secret(stored_key, _mac(mechanism, salted, b"Server Key"), grant, given)
 
 
-def salt_of(mechanism: Mechanism, secret: bytes, user: str) -> bytes:
-    """Always the same, also for unknown users: drivers cache what they derive from it."""
-    made = hmac.digest(secret, b"salt\x00" + mechanism.name.encode() + b"\x00" + user.encode(), "sha512")
-    return made[: mechanism.salt_bytes]
+def verifier_of(password: str, salt: bytes) -> Verifier:
+    """What is stored of the password of a user of a database. Takes some milliseconds."""
+    made = secret_of(SHA_256, "", _prepared(password), salt, Grant.NOTHING)
+    return Verifier(salt, SHA_256.iterations, made.stored_key, made.server_key)
+
+
+def _prepared(password: str) -> str:
+    """SASLprep (RFC 4013), as drivers do it before they derive their proof."""
+    if password.isascii():
+        return password
+    mapped = "".join(
+        [" " if stringprep.in_table_c12(each) else each for each in password if not stringprep.in_table_b1(each)]
+    )
+    found = unicodedata.normalize("NFKC", mapped)
+    if any(prohibits(each) for each in found for prohibits in _PROHIBITED):
+        raise refusal(2, "The password has characters that SASLprep prohibits")
+    return found
+
+
+def salt_of(mechanism: Mechanism, secret: bytes, user: str, database: str = "") -> bytes:
+    """Always the same, also for unknown users: drivers cache what they derive from it, and a stranger who compares
+    salts over databases, or before and after a change, learns no name. `database`: of its user; none for the account's
+    user, which authenticates against any."""
+    named = "\x00".join(("salt", mechanism.name, *((database,) if database else ()), user))
+    return hmac.digest(secret, named.encode(), "sha512")[: mechanism.salt_bytes]
 
 
 class Conversation:
     """One authentication, from the client's first message. Raises a Failure with code 18 if the proof is wrong."""
 
     def __init__(
-        self, mechanism: Mechanism, first: bytes, salt: Callable[[str], bytes], nonce: bytes, *, skips_empty: bool
+        self,
+        mechanism: Mechanism,
+        first: bytes,
+        salt: Callable[[str], tuple[bytes, int]],
+        nonce: bytes,
+        *,
+        skips_empty: bool,
+        database: str,
     ) -> None:
+        """`salt`: of a user, with the number of iterations that its password is derived by."""
         text = _text(first)
         header, bare = text[:3], text[3:]
         if text.startswith(("n,a=", "y,a=")):
@@ -78,15 +123,16 @@ class Conversation:
             raise failed("Invalid SCRAM client message: it needs a user and a nonce")
         self.mechanism = mechanism
         self.user = fields["n"].replace("=2C", ",").replace("=3D", "=")
+        self.database = database  # against which the user authenticates
         self.skips_empty = skips_empty
         self.grant = Grant.NOTHING
-        self.password = ""
+        self.password = self.serial = ""
         self.is_proven = False
         self._header = header
         self._nonce = fields["r"] + b64encode(nonce[:_NONCE_BYTES]).decode()
         self._bare = bare
-        chosen = b64encode(salt(self.user)).decode()
-        self.first_answer = f"r={self._nonce},s={chosen},i={mechanism.iterations}".encode()
+        chosen, iterations = salt(self.user)
+        self.first_answer = f"r={self._nonce},s={b64encode(chosen).decode()},i={iterations}".encode()
 
     def prove(self, last: bytes, secrets: Sequence[Secret]) -> bytes:
         """Compare the client's proof with every password of the user; the server's signature."""
@@ -115,7 +161,7 @@ class Conversation:
         if found is None or found.grant is Grant.NOTHING:
             raise failed()
         self.is_proven = True
-        self.grant, self.password = found.grant, found.password
+        self.grant, self.password, self.serial = found.grant, found.password, found.serial
         return b"v=" + b64encode(_mac(self.mechanism, found.server_key, message))
 
 

@@ -16,6 +16,7 @@ from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Command, Reply
 from armillary.doors.mongo.commands import capped
+from armillary.doors.mongo.sessions import authorization
 from armillary.doors.mongo.sessions.sessions import Session, session_id_of
 from armillary.doors.mongo.sessions.transactions import Transaction
 from armillary.doors.mongo.settings import Grant
@@ -29,6 +30,7 @@ _ALLOWED: Final = frozenset(
 )
 _OF_SERVER: Final = ("bulkWrite", "ping", "hello", "isMaster")  # sent to the admin database, but not about it
 _ENDING: Final = ("commitTransaction", "abortTransaction")
+_COMMITTED: Final = ("committing", "committed")
 
 
 # Transactions.
@@ -114,7 +116,7 @@ def _found(call: Call) -> Transaction:
         raise unknown(number, session.txn_number)
     if "readConcern" in call.body:
         raise refusal(72, "Only the first command in a transaction may specify a readConcern")
-    if transaction.state == "committed":
+    if transaction.state in _COMMITTED:
         raise refusal(256, f"Transaction with {{ txnNumber: {number} }} has been committed.")
     if not transaction.is_open:
         raise refusal(
@@ -154,13 +156,17 @@ async def commit(call: Call) -> Reply:
         if call.client.grant is Grant.WRITE and _was_committed(call, session.id, number):
             return {}
         raise unknown(number, session.txn_number)
-    if transaction.state == "committed":
-        return {}
-    if not transaction.is_open:
-        raise refusal(
-            251, f"Transaction with {{ txnNumber: {number} }} has been aborted.", labels=("TransientTransactionError",)
-        )
-    async with transaction.lock:
+    async with transaction.lock:  # a commit that is asked for again waits for the first one
+        if transaction.state == "committed" or (
+            transaction.state == "unknown" and _was_committed(call, session.id, number)
+        ):
+            return {}
+        if not transaction.is_open:
+            raise refusal(
+                251,
+                f"Transaction with {{ txnNumber: {number} }} has been aborted.",
+                labels=("TransientTransactionError",),
+            )
         await close_cursors(call, transaction)
         await transaction.commit(session.id, announce)
     call.services.cluster_time.tick()
@@ -172,7 +178,7 @@ async def abort(call: Call) -> Reply:
     transaction = session.transaction
     if number != session.txn_number or not isinstance(transaction, Transaction):
         raise unknown(number, session.txn_number)
-    if transaction.state == "committed":
+    if transaction.state in _COMMITTED:
         raise refusal(256, f"Transaction with {{ txnNumber: {number} }} has been committed.")
     if not transaction.is_open:
         raise refusal(251, f"Transaction with {{ txnNumber: {number} }} has been aborted.")
@@ -211,28 +217,31 @@ def _too_old(number: int, last: int) -> Failure:
 
 
 async def start_session(call: Call) -> Reply:
-    session_id = bytes.fromhex(call.clock.guid().replace("-", ""))
-    call.services.sessions_of(call.client).find(session_id)
-    return {"id": {"id": Binary(session_id, UUID_SUBTYPE)}, "timeoutMinutes": limits.MONGO_SESSION_SECONDS // 60}
+    lsid = {"id": Binary(bytes.fromhex(call.clock.guid().replace("-", "")), UUID_SUBTYPE)}
+    call.services.sessions_of(call.client).find(session_id_of(lsid, call.client.owner))
+    return {"id": lsid, "timeoutMinutes": limits.MONGO_SESSION_SECONDS // 60}
 
 
 async def refresh_sessions(call: Call) -> Reply:
     for lsid in call.fields.documents(call.name):
-        call.services.sessions_of(call.client).find(session_id_of(lsid))
+        call.services.sessions_of(call.client).find(session_id_of(lsid, call.client.owner))
     return {}
 
 
 async def end_sessions(call: Call) -> Reply:
     for lsid in call.fields.documents(call.name):
-        await call.services.end_session(call.services.sessions_of(call.client), session_id_of(lsid))
+        await call.services.end_session(call.services.sessions_of(call.client), session_id_of(lsid, call.client.owner))
     return {}
 
 
 async def kill_sessions(call: Call) -> Reply:
     """Sessions of clients with the same grant: all, if none is named."""
     wanted = call.fields.documents(call.name)
+    if not wanted:
+        authorization.refuse_limited(call)
     own = call.services.sessions_of(call.client)
-    for session_id in [session_id_of(each) for each in wanted] if wanted else [each.id for each in own.all()]:
+    named = [session_id_of(each, call.client.owner) for each in wanted]
+    for session_id in named or [each.id for each in own.all()]:
         await call.services.end_session(own, session_id)
     return {}
 

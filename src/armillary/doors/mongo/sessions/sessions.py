@@ -7,6 +7,7 @@ sessions of clients that write, nor use up their number.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from bson.binary import UUID_SUBTYPE, Binary
@@ -16,6 +17,7 @@ from armillary.clock import Clock
 from armillary.doors.mongo.sessions.transactions import Transaction
 from armillary.doors.mongo.settings import Grant
 from armillary.languages.mongo.errors import refusal
+from armillary.model.bson.bson_values import Document
 
 
 class Session:
@@ -75,10 +77,18 @@ class Sessions:
         return ended
 
 
-def session_id_of(lsid: Any) -> bytes:
+def session_id_of(lsid: Any, owner: str = "") -> bytes:
+    """The id of a session. Users of databases have ids of their own, whatever other clients send."""
     if not isinstance(lsid, dict):
         raise refusal(14, "BSON field 'OperationSessionInfo.lsid' is the wrong type, expected type 'object'")
     given = lsid.get("id")
     if not isinstance(given, Binary) or given.subtype != UUID_SUBTYPE or len(given) != 16:
         raise refusal(207, "The id of a session is a UUID: binary of subtype 4")
-    return bytes(given)
+    return bytes(given) if not owner else sha256(f"{owner}\0".encode() + given).digest()[:16]
+
+
+def transaction_name(body: Document) -> str | None:
+    """For captures: the same for all commands of one transaction; None for commands that are in none."""
+    if "autocommit" not in body or not isinstance(body.get("lsid"), dict):
+        return None
+    return f"{body['lsid'].get('id')!r}:{body.get('txnNumber')}"

@@ -9,6 +9,8 @@ from typing import Any
 
 from armillary.doors.mongo.call import Call, Reply
 from armillary.doors.mongo.fields import Fields
+from armillary.doors.mongo.sessions.authorization import user_of
+from armillary.doors.mongo.sessions.roles import READING, WRITING, privileges_of
 from armillary.doors.mongo.settings import Grant
 from armillary.errors import Failure, Kind
 from armillary.languages.mongo.errors import refusal
@@ -16,7 +18,7 @@ from armillary.model.bson.bson_values import Document
 
 
 async def start(call: Call) -> Reply:
-    return await _slowed(call, call.services.authenticator.start(call.client, call.fields))
+    return await _slowed(call, call.services.authenticator.start(call.client, call.fields, call.database))
 
 
 async def go_on(call: Call) -> Reply:
@@ -40,7 +42,9 @@ async def speculate(call: Call, wanted: Any) -> Document | None:
     if not isinstance(wanted, dict) or "saslStart" not in wanted or wanted.get("mechanism") == "PLAIN":
         return None
     try:
-        return await call.services.authenticator.start(call.client, Fields(wanted, "saslStart"))
+        database = wanted.get("db", call.database)
+        given = Fields(wanted, "saslStart")
+        return await call.services.authenticator.start(call.client, given, database if type(database) is str else "")
     except Failure:
         return None
 
@@ -55,21 +59,26 @@ async def authenticate(call: Call) -> Reply:
 
 
 async def log_out(call: Call) -> Reply:
-    call.client.user = None
+    call.client.user = call.client.login = None
     call.client.grant = call.services.grant_of_strangers
     return {}
 
 
 async def connection_status(call: Call) -> Reply:
     client = call.client
-    users = [{"user": client.user, "db": "admin"}] if client.user is not None else []
-    role = {Grant.READ: "readAnyDatabase", Grant.WRITE: "root"}.get(client.grant)
-    roles = [{"role": role, "db": "admin"}] if users and role else []
+    user = user_of(call)
+    if user is not None:
+        users = [{"user": user.name, "db": user.database}]
+        roles = [{"role": each.name, "db": each.database} for each in user.roles]
+    else:
+        users = [{"user": client.user, "db": "admin"}] if client.user is not None else []
+        role = {Grant.READ: "readAnyDatabase", Grant.WRITE: "root"}.get(client.grant)
+        roles = [{"role": role, "db": "admin"}] if users and role else []
     found: Document = {"authenticatedUsers": users, "authenticatedUserRoles": roles}
-    if call.fields.flag("showPrivileges", False):
-        reading = ["find", "listCollections", "listDatabases", "listIndexes", "collStats", "dbStats", "changeStream"]
-        writing = ["insert", "update", "remove", "createCollection", "createIndex", "dropCollection", "dropDatabase"]
-        actions = reading + (writing if client.grant is Grant.WRITE else [])
+    if call.fields.flag("showPrivileges", False) and user is not None:
+        found["authenticatedUserPrivileges"] = privileges_of(user)
+    elif call.fields.flag("showPrivileges", False):
+        actions = ["listDatabases", *READING, *((*WRITING, "dropDatabase") if client.grant is Grant.WRITE else ())]
         found["authenticatedUserPrivileges"] = (
             [{"resource": {"db": "", "collection": ""}, "actions": actions}] if roles else []
         )

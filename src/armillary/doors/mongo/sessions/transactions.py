@@ -1,5 +1,5 @@
 """Transactions of sessions: their lifetime, the collections that they create, commit and abort. Their reads and writes
-are in `account/collections/transactions.py`: snapshot isolation inside one value of the shard key. The commands are in
+are in `account/collections/spanning_transactions.py`, with snapshot isolation. The commands are in
 `session_commands.py`.
 """
 
@@ -11,15 +11,17 @@ from typing import Final
 
 from armillary.account import containers
 from armillary.account.account import Account
-from armillary.account.collections import document_operations, transactions
+from armillary.account.collections import document_operations
 from armillary.account.collections.document_operations import WriteOutcome
+from armillary.account.collections.spanning_transactions import SpanningTransaction
+from armillary.account.collections.transactions import elsewhere
 from armillary.account.container import Container
 from armillary.account.visits.write_visits import write_conflict
 from armillary.clock import Clock
 from armillary.doors.mongo.errors import code_of
 from armillary.errors import Failure, Kind, Reason
 from armillary.languages.mongo.errors import refusal
-from armillary.model.keys import NO_KEY, Key
+from armillary.model.keys import Key
 
 _TRANSIENT: Final = (112, 246, 251)
 
@@ -34,10 +36,11 @@ class Transaction:
     ) -> None:
         """`machine`: the clock that its lifetime is measured with. `others`: all open ones; it joins them."""
         self.number = number
-        self.state = "open"  # or committed, aborted
+        # Or committing, committed, aborted, unknown: the commit was cancelled, and storage knows how it ended.
+        self.state = "open"
         self._machine = machine
         self._ends_s = machine.monotonic_s() + lifetime_s
-        self._inner: transactions.Transaction | None = None
+        self._inner: SpanningTransaction | None = None
         self._others = others
         self._others.add(self)
         self._account = account
@@ -57,9 +60,10 @@ class Transaction:
         """The container as the transaction sees it; its snapshot is taken with the first one."""
         if self._inner is None:
             if key is None and container.key is not None:
-                raise transactions.elsewhere()
-            self._inner = await transactions.Transaction.begin(container, key or NO_KEY, self._account.clock)
-        return self._inner.within(container, key if container.key is not None else None)
+                raise elsewhere()
+            self._inner = await SpanningTransaction.begin(self._account)
+        is_own = container in self.made.values()
+        return await self._inner.within(container, key if container.key is not None else None, is_own=is_own)
 
     def check_indexable(self, database: str, container: Container) -> None:
         """In a transaction indexes are created only on its own new, empty collections."""
@@ -69,7 +73,7 @@ class Transaction:
                 f"Cannot create new indexes on existing collection {database}.{container.name} in a multi-document "
                 "transaction.",
             )
-        if self._inner is not None:
+        if self._inner is not None and self._inner.uses(container):
             raise refusal(263, "Cannot create new indexes on a collection that the transaction has used before.")
 
     def check(self, outcomes: Iterable[WriteOutcome | Failure]) -> None:
@@ -81,8 +85,9 @@ class Transaction:
                     raise each
 
     async def commit(self, session_id: bytes, announce: Announce) -> None:
+        """Called under the lock. The state is `committed` when the writes are durable and not before."""
         self._others.discard(self)
-        self.state = "committed"
+        self.state = "committing"
         try:
             await self._show(announce)
             if self._inner is not None:
@@ -95,6 +100,12 @@ class Transaction:
                 await self._inner.abort()
             await self._forget_made()
             raise
+        except BaseException:  # cancelled, or a defect: what was written may be durable
+            self.state = "unknown"
+            if self._inner is not None:
+                await self._inner.abort()
+            raise
+        self.state = "committed"
 
     async def _show(self, announce: Announce) -> None:
         """Give its new collections their names. If the commit fails after this, an empty collection remains."""
@@ -109,6 +120,13 @@ class Transaction:
         for container in self.made.values():
             await containers.delete_container(self._account, container, None)
         self.made = {}
+
+    def forget(self) -> None:
+        """The account that it is of has ended. Its new collections are deleted when the account is opened as a
+        leader's."""
+        self._others.discard(self)
+        if self.is_open:
+            self.state = "aborted"
 
     async def abort(self) -> None:
         self._others.discard(self)

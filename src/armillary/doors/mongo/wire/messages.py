@@ -10,11 +10,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from bson.errors import InvalidBSON
+from bson.errors import BSONError, InvalidBSON
 
 from armillary import limits
 from armillary.doors.mongo.errors import MalformedMessage
 from armillary.doors.mongo.wire import compression
+from armillary.errors import Failure
 from armillary.languages.mongo.errors import refusal
 from armillary.model.bson.bson_values import Document, decode
 from armillary.work import spend
@@ -33,6 +34,8 @@ _KNOWN_FLAGS: Final = CHECKSUM | MORE_TO_COME
 _REQUIRED_FLAGS: Final = 0xFFFF
 
 HEADER_BYTES: Final = HEADER.size
+BODY_SECTION: Final = 0
+ANSWER_BODY_AT: Final = HEADER_BYTES + _UINT32.size + 1  # behind the flags and the kind of the section
 _EMPTY_BYTES: Final = 5  # of a document without fields
 
 
@@ -114,7 +117,7 @@ def _read_sections(content: bytes, *, is_known: bool) -> Request:
         if size_bytes < _INT32.size or size_bytes > end - at:
             raise MalformedMessage("a section of a message is longer than the message")
         section_at, at = at, at + size_bytes
-        if kind == 0:
+        if kind == BODY_SECTION:
             if raw_body is not None:
                 raise refusal(40430, "Multiple body sections in message")
             raw_body = content[section_at:at]
@@ -267,3 +270,32 @@ def _has_right_checksum(frame: bytes) -> bool:
     if len(frame) > limits.MONGO_CHECKED_BYTES_MAX:
         return True
     return crc32c(frame[:-4]) == int.from_bytes(frame[-4:], "little")
+
+
+# The first message of a connection. Clients behind a load balancer (`loadBalanced=true`) belong to no member of a
+# replica set: a node that follows hands their connections to the leader, and has to know before it answers.
+
+_OP_CODE_AT: Final = 12
+_HANDSHAKES: Final = ("hello", "ismaster")
+
+
+def wants_load_balancing(first_bytes: bytes) -> bool | None:
+    """None: more bytes are needed, at most as many as a message before authentication may have. What is no handshake
+    wants nothing: the door answers or refuses it."""
+    if len(first_bytes) < _INT32.size:
+        return None
+    (size_bytes,) = _INT32.unpack_from(first_bytes)
+    if not HEADER_BYTES <= size_bytes <= limits.MONGO_STRANGER_BYTES_MAX:
+        return False
+    if len(first_bytes) < HEADER_BYTES:
+        return None
+    if _INT32.unpack_from(first_bytes, _OP_CODE_AT)[0] not in (OP_MSG, OP_QUERY):
+        return False  # drivers compress only after the handshake
+    if len(first_bytes) < size_bytes:
+        return None
+    try:
+        envelope = open_frame(bytes(first_bytes[:size_bytes]), limits.MONGO_STRANGER_BYTES_MAX)
+        body = read_request(envelope, is_known=False).body
+    except (MalformedMessage, Failure, BSONError, ValueError, RecursionError, OverflowError):
+        return False
+    return next(iter(body), "").lower() in _HANDSHAKES and body.get("loadBalanced") is True

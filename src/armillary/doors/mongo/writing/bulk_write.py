@@ -13,6 +13,8 @@ from armillary.doors.mongo.commands import capped
 from armillary.doors.mongo.errors import code_of, ends_command, message_of
 from armillary.doors.mongo.fields import Fields
 from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, listed
+from armillary.doors.mongo.sessions import authorization
+from armillary.doors.mongo.sessions.roles import Right
 from armillary.doors.mongo.wire.answers import Elements, encode_elements
 from armillary.doors.mongo.wire.messages import decode_document
 from armillary.doors.mongo.writing import change_statements
@@ -36,6 +38,9 @@ async def bulk_write(call: Call) -> Reply:
     operations = _documents(call, "ops")
     check_count(len(operations))
     spaces = [_namespace(each, place) for place, each in enumerate(_documents(call, "nsInfo"))]
+    for database, collection in spaces:
+        authorization.require(call, Right.WRITE, database)
+        authorization.check_collection(call, database, collection)
     is_ordered = call.fields.flag("ordered", True)
     shows_errors_only = call.fields.flag("errorsOnly", False)
     run = _Run(call, spaces, len(operations))
@@ -124,7 +129,7 @@ class _Run:
             self.counts["nInserted"] += 1
             return {"n": 1}
         skips = call.fields.flag("bypassDocumentValidation", False)
-        check = None if skips else collection_rules.validator_of(container)
+        check = collection_rules.check_of(container, skips_validation=skips)
         made = inserting(call, container, encode(operation["document"]), check)
         try:
             answer = await document_operations.write(

@@ -59,7 +59,9 @@ class Variables:
 
     def context(self, collation: Collation | None, constants: Document | None = None) -> Context:
         random = collection_rules.dice(self._call.clock)
-        return Context.of(self.now_ms, random, self.values(constants), key_function(collation))
+        return Context.of(
+            self.now_ms, random, self.values(constants), key_function(collation), self._call.run_javascript
+        )
 
     @property
     def are_none(self) -> bool:
@@ -87,7 +89,7 @@ class Order:
         project = compiled_changes.projection_of(change, self.context, matcher)
         if self.update is None:
             return compiled_changes.delete_change(change, matcher, project)
-        check = None if change.skips_validation else collection_rules.validator_of(container)
+        check = collection_rules.check_of(container, skips_validation=change.skips_validation)
         return compiled_changes.update_change(container, change, matcher, self.update, project, check)
 
     def operation(self, container: Container, key: Key, id_value: Any, compiled: CompiledChange) -> DocumentWrite:
@@ -344,7 +346,7 @@ async def _upsert(call: Call, container: Container, order: Order) -> Done:
         if namespaces.value_at(document, field) is MISSING:
             raise refusal(61, "Failed to target upsert by query :: could not extract exact shard key")
     namespaces.check_shard_key(container, document)
-    check = None if order.change.skips_validation else collection_rules.validator_of(container)
+    check = collection_rules.check_of(container, skips_validation=order.change.skips_validation)
     if check is not None:
         check(document, None)
     operation = document_operations.inserting(container, document, encode(document), call.clock)

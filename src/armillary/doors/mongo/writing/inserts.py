@@ -5,6 +5,8 @@ statement ids of retryable writes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from struct import Struct
 from typing import Any, Final
 
@@ -48,7 +50,7 @@ async def insert(call: Call) -> Reply:
     is_ordered = call.fields.flag("ordered", True)
     container = await namespaces.for_writing(call, collection)
     skips = call.fields.flag("bypassDocumentValidation", False)
-    check = None if skips else collection_rules.validator_of(container)
+    check = collection_rules.check_of(container, skips_validation=skips)
     operations: list[DocumentWrite] = []
     places: list[int] = []  # of each operation's document
     errors: list[Document] = []
@@ -189,6 +191,26 @@ async def write_all(
     record_of: RecordOf | None = None,
 ) -> list[WriteOutcome | Failure]:
     """The outcome of each operation, as far as they were run."""
+    if call.transaction is None or container.key is None:
+        return await _write_run(call, container, operations, stops=stops, is_mixed=is_mixed, record_of=record_of)
+    # A transaction has a part for each value of the shard key.
+    outcomes: list[WriteOutcome | Failure] = []
+    for _, run in groupby(operations, key=attrgetter("key")):
+        outcomes += await _write_run(call, container, list(run), stops=stops)
+        if stops and isinstance(outcomes[-1], Failure):
+            break
+    return outcomes
+
+
+async def _write_run(
+    call: Call,
+    container: Container,
+    operations: list[DocumentWrite],
+    *,
+    stops: bool,
+    is_mixed: bool = False,
+    record_of: RecordOf | None = None,
+) -> list[WriteOutcome | Failure]:
     if not operations:
         return []
     scoped = await call.scoped(container, operations[0].key)

@@ -16,6 +16,8 @@ from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, check_collection, check_database
 from armillary.doors.mongo.commands import capped, sharding
 from armillary.doors.mongo.reading import compiled_filters, query_execution
+from armillary.doors.mongo.sessions import authorization
+from armillary.doors.mongo.sessions.roles import Right
 from armillary.doors.mongo.writing.duplicate_key_errors import ID_INDEX, as_duplicate, duplicate
 from armillary.doors.mongo.writing.inserts import check_id, new_id
 from armillary.doors.mongo.writing.optimistic_decisions import write_decided
@@ -35,6 +37,7 @@ async def write(
 ) -> None:
     """`values` and `collation` are those of the pipeline's run."""
     database = check_database(output.database or call.database)
+    authorization.require(call, Right.WRITE, database)
     if output.collection.startswith("system."):
         code = 17385 if isinstance(output, Out) else 31319
         raise refusal(code, f"Cannot write to special collection: {output.collection}")
@@ -112,7 +115,7 @@ def _inserting(call: Call, container: Container, document: Document) -> Document
 
 def _check_of(call: Call, container: Container) -> collection_rules.Check | None:
     is_bypassed = call.fields.flag("bypassDocumentValidation", False)
-    return None if is_bypassed else collection_rules.validator_of(container)
+    return collection_rules.check_of(container, skips_validation=is_bypassed)
 
 
 # $merge.

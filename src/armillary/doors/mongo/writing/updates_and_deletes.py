@@ -22,7 +22,9 @@ from armillary.languages.mongo.pipeline import check_stages
 from armillary.model.bson.bson_values import Document
 
 UPDATE_FIELDS: Final = frozenset("update updates ordered bypassDocumentValidation let".split())
-DELETE_FIELDS: Final = frozenset("delete deletes ordered let".split())
+# Drivers send bypassDocumentValidation with every command of a bulk. A delete stores no document, so that no validator
+# applies to it.
+DELETE_FIELDS: Final = frozenset("delete deletes ordered bypassDocumentValidation let".split())
 _STATEMENT_FIELDS: Final = {
     "update": frozenset("q u c upsert multi collation arrayFilters hint sort sampleId".split()),
     "delete": frozenset("q limit collation hint sampleId".split()),
@@ -95,6 +97,7 @@ class Once:
 async def delete(call: Call) -> Reply:
     collection = call.collection()
     statements = statements_of(call, "deletes")
+    call.fields.flag("bypassDocumentValidation", False)
     container = namespaces.find(call, collection)
     views.refuse(call, collection)
     if container is None:

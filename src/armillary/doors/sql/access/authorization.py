@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
+from operator import contains
 from typing import Any, NamedTuple
 
 from armillary.doors.sql.access.resource_tokens import Claims
@@ -40,6 +41,7 @@ AAD = Principal(Role.AAD)
 
 _AAD_SUB_STATUS = 5300
 _AAD_WRITABLE = ("docs", "conflicts")
+_ITEM_LEVELS = 3  # of its link
 _ITEM_OPERATIONS = (RouteKind.KEY_DELETE, RouteKind.EXECUTE)
 
 
@@ -103,12 +105,37 @@ def _authorize_token(claims: Claims, route: Route, method: str, is_read: bool) -
     path, scope = _levels(route.link), _scope(claims)
     # The SDKs read the container and its key ranges before any item, with whatever token they have inside it.
     is_deep_enough = len(path) >= len(scope) or (_is_container_read(route) and method == "GET")
-    if not is_deep_enough or not all(level in forms for level, forms in zip(path, scope, strict=False)):
+    is_covered = all(level in forms for level, forms in zip(path, scope, strict=False))
+    if not is_deep_enough or not (is_covered or names_item_otherwise(claims, route)):
         raise _forbidden(f"the resource token does not cover {_place(route)}")
     if claims.partition_key is not None and not _is_of_items(route) and not (_is_container_read(route) and is_read):
         raise _forbidden(f"the resource token is for the items of one partition key, not for {_place(route)}")
     if not is_read and claims.mode != "All":
         raise _forbidden(f"the resource token allows reading only, not {method} on {_place(route)}")
+
+
+def names_item_otherwise(claims: Claims, route: Route) -> bool:
+    """Whether a token is for an item by its id and the path names one by its rid, or the other way round: then only the
+    item tells whether it is the same (`check_token_item` of `items/documents.py`)."""
+    if route.kind is not RouteKind.RESOURCE or route.resource_type != "docs":
+        return False
+    scope = _scope(claims)
+    if len(scope) != _ITEM_LEVELS or len(scope[-1]) != 2:
+        return False
+    *owners, (item_type, _) = _levels(route.link)
+    by_name, by_rid = scope[-1]
+    is_unknown = not (by_rid if route.is_rid_based else by_name)[1]
+    return item_type == by_name[0] and is_unknown and all(map(contains, scope, owners))
+
+
+def is_for_item(claims: Claims, item_id: str, rid: str) -> bool:
+    """Whether a token for an item is for this one."""
+    by_name, by_rid = _scope(claims)[-1]
+    return by_name[1] == item_id if by_name[1] else by_rid[1] == rid
+
+
+def refuse_item(route: Route) -> Failure:
+    return _forbidden(f"the resource token does not cover {_place(route)}")
 
 
 def _is_of_items(route: Route) -> bool:

@@ -24,8 +24,8 @@ _SECRET_BYTES_MIN = 32
 
 
 class Claims(NamedTuple):
-    """What a token says. Links read `type/name/type/name` without outer slashes; a form that is not known is "", for a
-    permission may be for something still to come."""
+    """What a token says. Links read `type/name/type/name` without outer slashes; a name or rid that is not known is
+    empty, for a permission may be for something still to come, or for an item. A link may be empty as a whole."""
 
     account: str
     permission_rid: str

@@ -3,11 +3,12 @@ operations in their body, and stored procedures, whose script does them."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import orjson
 
-from armillary import limits
+from armillary import limits, work
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.bulk import run_bulk
@@ -27,6 +28,8 @@ from armillary.doors.sql.access.authorization import check_key
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.errors import ROWS
 from armillary.doors.sql.headers import SCRIPT_LOGGING, with_log
+from armillary.doors.sql.items import bulk_executor_clients, table_clients
+from armillary.doors.sql.items.batch_rows import FIRST_BYTE, read_operations, write_results
 from armillary.doors.sql.items.documents import STATUS, header_key, names_triggers, trigger_names
 from armillary.doors.sql.session_tokens import place_headers
 from armillary.errors import Failure, Kind, bad_request
@@ -56,19 +59,21 @@ _MEMBERS = {
     "indexingDirective",
     "resourceUri",
     "ttlInSeconds",
+    "timeToLiveInSeconds",
     "binaryId",
     "effectivePartitionKey",
     "minimalReturnPreference",
 }
-_REFUSED = ("ttlInSeconds", "binaryId", "effectivePartitionKey", "indexingDirective")
+_REFUSED = ("ttlInSeconds", "timeToLiveInSeconds", "binaryId", "effectivePartitionKey")
+_ONLY_HEADERS = (Result.CREATED, Result.REPLACED)  # results that a minimal answer has without their items
 
 
 async def run_batch(call: Call) -> Response:
     container = call.owner_container()
-    if not call.body.lstrip()[:1] == b"[":
+    is_hybrid = call.body[:1] == FIRST_BYTE
+    if not is_hybrid and call.body.lstrip()[:1] != b"[":
         raise Failure(
-            Kind.UNSUPPORTED_MEDIA,
-            "A batch must be a JSON array of operations; the binary form (HybridRow) is not supported.",
+            Kind.UNSUPPORTED_MEDIA, "A batch must be a JSON array of operations, or a stream of HybridRow records."
         )
     is_minimal = h.prefers_minimal(call.headers)
     h.consistency(call.headers, call.account.settings.consistency)
@@ -78,15 +83,15 @@ async def run_batch(call: Call) -> Response:
     # Clients cut bulk requests into pieces far smaller than this, so one that is over it has a member that is.
     if len(call.body) > limits.BATCH_BYTES_MAX:
         raise Failure(Kind.TOO_LARGE, f"Batch request size is too large: {len(call.body)} bytes, the limit is 2 MB.")
-    operations = parse_json(call.body)
+    operations = await work.run(partial(read_operations, call.body)) if is_hybrid else parse_json(call.body)
     if not operations:
         raise bad_request("Batch request has no operations.")
     if len(operations) > limits.BATCH_OPERATIONS_MAX:
         raise bad_request(
-            f"Batch request has more operations than what is supported. It has {len(operations)}, "
-            f"the limit is {limits.BATCH_OPERATIONS_MAX}."
+            f"Batch request has more operations than what is supported, the limit is {limits.BATCH_OPERATIONS_MAX}."
         )
     members = [_member(index, each, call, container, is_atomic) for index, each in enumerate(operations)]
+    form = _Form(is_hybrid, [is_minimal or each.get("minimalReturnPreference") is True for each in operations])
     if is_atomic:
         key = header_key(call, container)
         if key is None:
@@ -95,10 +100,10 @@ async def run_batch(call: Call) -> Response:
         if _runs_scripts(call, members):
             triggers = _triggers(call, container, members)
             done = await batch_with_triggers(call.account, container, key, members, triggers, options)
-            return _logged(call, _answer(call, container, done.answer, is_minimal), done.log)
+            return _logged(call, _answer(call, container, done.answer, form), done.log)
         answer = await items.batch(container, key, members, options, call.account.clock)
-        return _answer(call, container, answer, is_minimal)
-    return await _bulk(call, container, members, is_minimal)
+        return _answer(call, container, answer, form)
+    return await _bulk(call, container, members, form)
 
 
 def _logged(call: Call, response: Response, log: str) -> Response:
@@ -114,7 +119,7 @@ def _triggers(call: Call, container: Container, members: list[Member]) -> list[T
     return triggers_by_member(call.account, container, verbs, *trigger_names(call))
 
 
-async def _bulk(call: Call, container: Container, members: list[Member], is_minimal: bool) -> Response:
+async def _bulk(call: Call, container: Container, members: list[Member], form: _Form) -> Response:
     for member in members:
         assert member.options is not None
         if member.options.key is None:
@@ -129,9 +134,9 @@ async def _bulk(call: Call, container: Container, members: list[Member], is_mini
     if _runs_scripts(call, members):
         triggers = _triggers(call, container, members)
         done = await bulk_with_triggers(call.account, container, range_id, members, triggers, continues=continues)
-        return _logged(call, _answer(call, container, done.answer, is_minimal), done.log)
+        return _logged(call, _answer(call, container, done.answer, form), done.log)
     answer = await run_bulk(container, range_id, members, call.account.clock, continues=continues)
-    return _answer(call, container, answer, is_minimal)
+    return _answer(call, container, answer, form)
 
 
 def _member(index: int, given: Any, call: Call, container: Container, is_atomic: bool) -> Member:
@@ -148,9 +153,16 @@ def _member(index: int, given: Any, call: Call, container: Container, is_atomic:
     if verb is None:
         raise bad_request(f"Operation {index} of the batch has the unknown operationType {word!r}.")
     body = given.get("resourceBody")
-    options = ItemOptions(
-        if_match=_text(given, "ifMatch", index), if_none_match=_text(given, "ifNoneMatch", index), ask=call.ask
-    )
+    if not isinstance(given.get("minimalReturnPreference", False), bool | None):
+        raise bad_request(f"'minimalReturnPreference' of operation {index} of the batch must be true or false.")
+    directive = _text(given, "indexingDirective", index) or "Default"
+    if directive not in ("Default", "Include", "Exclude"):
+        raise bad_request(f"'indexingDirective' of operation {index} must be Default, Include or Exclude.")
+    if_match, if_none_match = _text(given, "ifMatch", index), _text(given, "ifNoneMatch", index)
+    if verb is Verb.READ:
+        # The service answers a read in a batch with 304 for either condition: the suites of .NET and Java want it so.
+        if_match, if_none_match = None, if_none_match or if_match
+    options = ItemOptions(if_match=if_match, if_none_match=if_none_match, directive=directive, ask=call.ask)
     if not is_atomic and isinstance(given.get("partitionKey"), str):
         options.key = container.parse_key(given["partitionKey"])
     member = Member(verb, _text(given, "id", index), options=options)
@@ -172,30 +184,39 @@ def _text(given: dict[str, Any], name: str, index: int) -> str | None:
     return value
 
 
-def _answer(call: Call, container: Container, answer: BatchAnswer, is_minimal: bool) -> Response:
-    rows = [_row(each, is_minimal) for each in answer.members]
-    has_failed = any(isinstance(each, Failure) for each in answer.members)
+class _Form(NamedTuple):
+    """How a batch is answered."""
+
+    is_hybrid: bool  # in HybridRow, as it came
+    is_minimal: list[bool]  # of each member: without the item that it wrote
+
+
+def _answer(call: Call, container: Container, answer: BatchAnswer, form: _Form) -> Response:
+    rows = zip(answer.members, form.is_minimal, strict=True)
+    if form.is_hybrid:
+        body = write_results(_columns(*each) for each in rows)
+    else:
+        body = b"[" + b",".join([_row(*each) for each in rows]) + b"]"
+    is_mixed = any(isinstance(each, Failure) or each.result is Result.NOT_MODIFIED for each in answer.members)
     return call.answer(
-        207 if has_failed else 200,
+        207 if is_mixed else 200,
         answer.charge_ru,
-        b"[" + b",".join(rows) + b"]",
-        place_headers(container, answer.range_id, answer.lsn),
+        body,
+        place_headers(call.headers, container, answer.range_id, answer.lsn),
         explain_batch(answer) if call.explains else None,
     )
 
 
-def _row(member: Outcome | Failure, is_minimal: bool) -> bytes:
+def _head(member: Outcome | Failure) -> dict[str, Any]:
+    """What the row of a member says in both forms, except for its text or its item."""
     if isinstance(member, Failure):
         row = ROWS[member.kind]
-        return orjson.dumps(
-            {
-                "statusCode": row.status,
-                "subStatusCode": row.sub_status,
-                "requestCharge": round(member.charge_ru, 2),
-                "retryAfterMilliseconds": member.retry_after_ms or 0,
-                "message": member.message,
-            }
-        )
+        return {
+            "statusCode": row.status,
+            "subStatusCode": row.sub_status,
+            "requestCharge": round(member.charge_ru, 2),
+            "retryAfterMilliseconds": member.retry_after_ms or 0,
+        }
     head: dict[str, Any] = {
         "statusCode": STATUS[member.result],
         "subStatusCode": 0,
@@ -203,29 +224,52 @@ def _row(member: Outcome | Failure, is_minimal: bool) -> bytes:
     }
     if member.etag is not None:
         head["eTag"] = member.etag
-    text = orjson.dumps(head)
-    is_written = member.result in (Result.CREATED, Result.REPLACED)
-    if member.payload is None or (is_minimal and is_written):
+    return head
+
+
+def _row(member: Outcome | Failure, is_minimal: bool) -> bytes:
+    if isinstance(member, Failure):
+        return orjson.dumps({**_head(member), "message": member.message})
+    text = orjson.dumps(_head(member))
+    if member.payload is None or (is_minimal and member.result in _ONLY_HEADERS):
         return text
     # The stored text is passed on as it is.
     return text[:-1] + b',"resourceBody":' + member.payload + b"}"
 
 
+def _columns(member: Outcome | Failure, is_minimal: bool) -> dict[str, Any]:
+    """The same in HybridRow. Its schema has no message: .NET reads the text of a failure from the body."""
+    columns = _head(member)
+    if not isinstance(member, Failure):
+        if not (is_minimal and member.result in _ONLY_HEADERS):
+            columns["resourceBody"] = member.payload
+    elif member.kind is not Kind.FAILED_DEPENDENCY:
+        columns["resourceBody"] = orjson.dumps({"Errors": [member.message]})
+    return columns
+
+
 async def execute_procedure(call: Call) -> Response:
     container = call.owner_container()
-    record = call.account.find(ResourceType.PROCEDURE, call.route.segments)
+    name = call.route.segments[2]
+    is_bulk = name in bulk_executor_clients.PROCEDURES
+    is_system = is_bulk or (name == table_clients.PROCEDURE and table_clients.is_table(container))
+    record = None if is_system else call.account.find(ResourceType.PROCEDURE, call.route.segments)
     arguments = parse_json(call.body) if call.body else []
     if not isinstance(arguments, list):
         raise bad_request("The arguments of a stored procedure are sent as a JSON array.")
     has_log = h.flag(call.headers, SCRIPT_LOGGING)
     h.consistency(call.headers, call.account.settings.consistency)
+    if is_bulk:
+        return await bulk_executor_clients.run_procedure(call, container, name, arguments)
+    if record is None:
+        return await table_clients.run_procedure(call, container, arguments)
     key = header_key(call, container)
     if key is None:
         if container.key is not None:
             raise bad_request(KEY_MISSING)
         key = NO_KEY
     answer = await execute(call.account, container, record, arguments, key, session=call.session(), ask=call.ask)
-    extra = place_headers(container, answer.range_id, answer.lsn)
+    extra = place_headers(call.headers, container, answer.range_id, answer.lsn)
     parts = [Part("run the script", PROCEDURE_RU), Part("its operations", answer.charge_ru - PROCEDURE_RU)]
     explained = fitted([part for part in parts if part.ru], answer.charge_ru) if call.explains else None
     response = call.answer(200, answer.charge_ru, answer.body, extra, explained)

@@ -24,6 +24,7 @@ _NOW = "*"
 
 async def read_change_feed(call: Call, container: Container, options: FeedOptions) -> Response:
     has_all_versions = _has_all_versions(call)
+    is_beside = _is_beside(call)
     if options.continuation is not None:
         raise bad_request(
             "A change feed goes on from the etag of the last answer, in If-None-Match; leave out x-ms-continuation."
@@ -46,12 +47,12 @@ async def read_change_feed(call: Call, container: Container, options: FeedOption
         since_s=since_s,
         has_all_versions=has_all_versions,
     )
-    extra = [(b"etag", b'"%b"' % page.continuation.encode("ascii")), *page_headers(container, page.lsns)]
+    extra = [(b"etag", b'"%b"' % page.continuation.encode("ascii")), *page_headers(call.headers, container, page.lsns)]
     sizes_bytes = [len(payload_of(each.stored)) for each in page.items] if call.explains else []
     parts = explain_feed(sizes_bytes, page.charge_ru, options.read_factor) if call.explains else None
     if not page.items and page.is_end:
         return call.answer(304, page.charge_ru, b"", [(b"x-ms-item-count", b"0"), *extra], parts)
-    rows = [change_row(each, container) for each in page.items]
+    rows = [change_row(each, container, is_beside=is_beside) for each in page.items]
     return call.answer_feed(page.charge_ru, container.rid_text, ResourceType.ITEM.feed, rows, None, extra, parts)
 
 
@@ -66,14 +67,19 @@ def _has_all_versions(call: Call) -> bool:
         raise bad_request(
             f"The header A-IM has the invalid value '{shown}'; it must be Incremental Feed or Full-Fidelity Feed."
         )
+    return True
+
+
+def _is_beside(call: Call) -> bool:
+    """Whether each item is to be `current`, with its `metadata` beside it. Feeds of all versions always have this form;
+    Java's change feed processor and Rust's client ask for it with the latest versions, too."""
     form = h.text(call.headers, h.CHANGE_FEED_FORM)
     if form not in (None, _FORM):
         raise Failure(
             Kind.UNSUPPORTED,
-            f"Change feeds of all versions are written in the form {_FORM}, not '{form[:100]}' "
-            f"({h.CHANGE_FEED_FORM.decode()}).",
+            f"Change feeds are written in the form {_FORM}, not '{form[:100]}' ({h.CHANGE_FEED_FORM.decode()}).",
         )
-    return True
+    return form is not None
 
 
 def _since_s(call: Call) -> int | None:

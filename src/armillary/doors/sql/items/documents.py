@@ -9,10 +9,10 @@ from armillary.account.items.triggers import calls_functions, named_triggers, wr
 from armillary.account.throughput.charge_explanations import explain_delete_by_key, explain_item
 from armillary.account.visits.read_visits import Answer
 from armillary.doors.sql import headers as h
-from armillary.doors.sql.access.authorization import check_key
+from armillary.doors.sql.access.authorization import check_key, is_for_item, names_item_otherwise, refuse_item
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.headers import SCRIPT_LOGGING, with_log
-from armillary.doors.sql.session_tokens import place_headers
+from armillary.doors.sql.session_tokens import SESSION_TOKEN, VECTOR_SINCE, VERSION, place_headers
 from armillary.errors import bad_request
 from armillary.model.items import parse_document, parse_json
 from armillary.model.keys import KEY_MISSING, NO_KEY, Key
@@ -37,19 +37,22 @@ _LINES = (
     b"x-ms-global-committed-lsn: %d\r\nx-ms-quorum-acked-lsn: %d\r\nx-ms-item-lsn: %d\r\n"
     b"x-ms-cosmos-item-llsn: %d"
 )
+_PLAIN_LINES = _LINES.replace(b"%d:1#%d", b"%d:%d")
 
 
 async def read_item(call: Call) -> Response:
     container = call.owner_container()
     options = ItemOptions(
         key=header_key(call, container),
-        if_none_match=h.text(call.headers, h.IF_NONE_MATCH),
-        session=call.session(),
+        if_none_match=h.text(call.headers, h.IF_NONE_MATCH) if h.IF_NONE_MATCH in call.headers else None,
+        session=call.session() if SESSION_TOKEN in call.headers else None,
         read_factor=call.read_factor(),
         ask=call.ask,
     )
     if options.key is None and container.key is None:
         options.key = NO_KEY
+    if call.principal.claims is not None:
+        await check_token_item(call, container, options.key)
     route = call.route
     item_id = await addressed_id(call, container, options.key) if route.is_rid_based else route.segments[2]
     return answer_item(call, container, await items.read(container, item_id, options), options.read_factor)
@@ -72,6 +75,8 @@ async def upsert_item(call: Call) -> Response:
 async def replace_item(call: Call) -> Response:
     container, document, options = _written(call)
     key = options.key if options.key is not None else container.key_of(document)
+    if call.principal.claims is not None:
+        await check_token_item(call, container, key)
     item_id = await addressed_id(call, container, key)
     if names_triggers(call):
         return await _triggered(call, container, Member(Verb.REPLACE, item_id, document, options=options))
@@ -82,6 +87,8 @@ async def patch_item(call: Call) -> Response:
     container = call.owner_container()
     options = _write_options(call, container)
     changes = parse_patch(parse_json(call.body))  # an object, or the bare list that JavaScript may send
+    if call.principal.claims is not None:
+        await check_token_item(call, container, options.key)
     item_id = await addressed_id(call, container, options.key)
     if names_triggers(call) or calls_functions(changes):
         return await _triggered(call, container, Member(Verb.PATCH, item_id, patch=changes, options=options))
@@ -91,6 +98,8 @@ async def patch_item(call: Call) -> Response:
 async def delete_item(call: Call) -> Response:
     container = call.owner_container()
     options = _write_options(call, container)
+    if call.principal.claims is not None:
+        await check_token_item(call, container, options.key)
     item_id = await addressed_id(call, container, options.key)
     if names_triggers(call):
         return await _triggered(call, container, Member(Verb.DELETE, item_id, options=options))
@@ -104,7 +113,9 @@ async def delete_by_key(call: Call) -> Response:
         raise bad_request(KEY_MISSING)
     answer = await items.delete_by_key(container, key, call.ask)
     parts = explain_delete_by_key(answer) if call.explains else None
-    return call.answer(200, answer.charge_ru, b"", place_headers(container, answer.range_id, answer.lsn), parts)
+    return call.answer(
+        200, answer.charge_ru, b"", place_headers(call.headers, container, answer.range_id, answer.lsn), parts
+    )
 
 
 async def _triggered(call: Call, container: Container, member: Member) -> Response:
@@ -150,6 +161,19 @@ async def addressed_id(call: Call, container: Container, key: Key | None) -> str
     return await items.id_behind_rid(container, name, key) if is_rid else name
 
 
+async def check_token_item(call: Call, container: Container, key: Key | None) -> None:
+    """Refuse a token for an item by its rid if the path names another one by its id, and the other way round."""
+    claims = call.principal.claims
+    if claims is None or not names_item_otherwise(claims, call.route):
+        return
+    if key is None:
+        raise bad_request(KEY_MISSING)
+    item_id = await addressed_id(call, container, key)
+    rid = await items.rid_behind_id(container, item_id, key)
+    if not is_for_item(claims, item_id, rid or ""):
+        raise refuse_item(call.route)
+
+
 def _write_options(call: Call, container: Container, document: Document | None = None) -> ItemOptions:
     headers = call.headers
     if h.PREFER in headers:
@@ -180,7 +204,8 @@ def answer_item(call: Call, container: Container, answer: Answer, read_factor: i
     """The answer to an operation on one item: the hottest of all, so its header lines are made in one go. None of the
     values can contain a line end: ids are checked, links encoded, the rest are numbers of our own."""
     range_id, lsn, item_lsn = answer.range_id, answer.lsn, answer.item_lsn
-    lines = _LINES % (
+    is_plain = call.headers.get(VERSION, VECTOR_SINCE) < VECTOR_SINCE  # as `session_tokens.expects_plain` says
+    lines = (_PLAIN_LINES if is_plain else _LINES) % (
         call.activity_id.encode("ascii"),
         render_charge(answer.charge_ru),
         range_id,
@@ -200,8 +225,24 @@ def answer_item(call: Call, container: Container, answer: Answer, read_factor: i
         lines += b"\r\netag: " + answer.etag.encode("ascii")
     result = answer.result
     if result is Result.READ:
-        lines += b"\r\ncontent-location: " + call.request.target  # parsed, so without line ends
+        lines += _content_location(call)
     payload = answer.payload or b""
     if h.PREFER in call.headers and result in _WRITTEN and h.prefers_minimal(call.headers):
         payload = b""
     return Response(STATUS[result], (), payload, lines)
+
+
+def _content_location(call: Call) -> bytes:
+    """The whole address, as the client used it: azure-cosmos tells by its host which region has answered. Headers and
+    target were parsed, so there is no line end in them."""
+    headers, request = call.headers, call.request
+    host = headers.get(b"host")
+    if not host:
+        return b"\r\ncontent-location: " + request.target
+    is_tls = request.is_tls
+    if b"x-forwarded-proto" in headers:
+        is_tls = headers[b"x-forwarded-proto"].lower() == b"https"
+    return (b"\r\ncontent-location: https://%b%b" if is_tls else b"\r\ncontent-location: http://%b%b") % (
+        host,
+        request.target,
+    )

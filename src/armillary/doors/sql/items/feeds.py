@@ -7,22 +7,25 @@ from collections.abc import Iterable
 import orjson
 
 from armillary import limits
+from armillary.account.captures import notes
 from armillary.account.container import Container
 from armillary.account.items.procedures import query_functions
 from armillary.account.queries import item_pages, merged_queries
-from armillary.account.queries.item_pages import PageAnswer
+from armillary.account.queries.partition_slices import PageAnswer
 from armillary.account.throughput.charge_explanations import explain_feed, explain_query
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.items.change_feed import read_change_feed
 from armillary.doors.sql.items.documents import header_key
-from armillary.doors.sql.metrics import Asked, index_metrics, query_advice, query_metrics
+from armillary.doors.sql.merging_clients import choose_merging, is_unaware_of_splits
+from armillary.doors.sql.metrics import Asked, index_metrics, partition_shares, query_advice, query_metrics
 from armillary.doors.sql.resources.lists import container_paths, parse_query_body
 from armillary.doors.sql.session_tokens import page_headers
 from armillary.errors import bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery, UserFunctions, compile_query, parse_parameters
 from armillary.languages.sql.planning.plan import query_plan
+from armillary.languages.sql.syntax.lexer import shape_of
 from armillary.model.charges import QUERY_PLAN_RU, Part
 from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType
@@ -33,12 +36,6 @@ from armillary.net.http import Response
 # What JavaScript asks of ordered ranges before it goes on from a continuation of its own: that ties come the other way
 # round where the order does.
 _TIES = (b"x-ms-cosmos-query-execution-info", b'{"reverseRidEnabled":true,"reverseIndexScan":false}')
-
-# Clients that are not helped by 410 when a range of their query is gone. JavaScript's keeps the ranges that it read
-# first, and takes 410 for a page without rows, for ever (@azure/cosmos 4.10, documentProducer.bufferMore). Python's
-# begins anew with all ranges and then adds those that it had not asked yet once more, so that rows come twice
-# (azure-cosmos 4.17, _configure_partition_ranges).
-_UNAWARE = (b"azure-cosmos-js/", b"azsdk-python-cosmos")
 
 
 async def read_feed(call: Call) -> Response:
@@ -67,18 +64,23 @@ async def query_items(call: Call) -> Response:
     functions = _functions(call, container)
     computed = container.policies.computed_properties
     query = parse_query_body(call.body, container.query_context(), computed, functions)
+    if call.account.captures.is_on:
+        notes.describe(lambda: shape_of(parse_document(call.body)["query"]))
     if functions is not None:
         await functions.ready()
     compiled_s = clock.elapsed_s()
     options = _options(call, container)
     if not h.flag(call.headers, h.ENABLE_CROSS_PARTITION):
         options.is_cross_partition_allowed = False
+    choose_merging(call.services.queries, call.headers, query, options)
     asked = Asked.of(call.headers)
+    options.tells_shares = asked.for_query
     answer = await merged_queries.query(call.account, container, query, _bound_to(call, query), options)
     extra: HeaderList = []
     if asked.for_query:
         run_s = clock.elapsed_s() - compiled_s
         extra += query_metrics(answer, compiled_s - begun_s, run_s, options.read_factor)
+        extra += partition_shares(container, query, options, answer)
     if asked.for_index or asked.for_index_v2:
         extra += index_metrics(container, query, options, is_v2=asked.for_index_v2)
     if asked.for_advice:
@@ -127,7 +129,7 @@ def _options(call: Call, container: Container) -> FeedOptions:
         session=call.session(),
         read_factor=call.read_factor(),
         ask=call.ask,
-        is_unaware=any(name in call.headers.get(b"user-agent", b"") for name in _UNAWARE),
+        is_unaware=is_unaware_of_splits(call.headers),
     )
 
 
@@ -138,7 +140,7 @@ def _answer(
     parts: Iterable[Part] | None,
     asked: Iterable[tuple[bytes, bytes]] = (),
 ) -> Response:
-    extra = [*page_headers(container, answer.lsns), *asked]
+    extra = [*page_headers(call.headers, container, answer.lsns), *asked]
     return call.answer_feed(
         answer.charge_ru, container.rid_text, ResourceType.ITEM.feed, answer.rows, answer.continuation, extra, parts
     )

@@ -24,6 +24,7 @@ from armillary.languages.sql.compiling.compile import (
     parse_parameters,
 )
 from armillary.languages.sql.library.context import Context
+from armillary.languages.sql.planning.resume_filter import parse_resume_filter
 from armillary.model.charges import METADATA_FEED_RU, METADATA_READ_RU
 from armillary.model.items import parse_document
 from armillary.model.resources import ResourceType, child_rid, rid_bytes, rid_text
@@ -59,13 +60,17 @@ def parse_query_body(
     body: bytes, context: Context, computed: Computed = (), functions: UserFunctions | None = None
 ) -> BoundQuery:
     given = parse_document(body)
-    unknown = sorted(given.keys() - {"query", "parameters"})
+    unknown = sorted(given.keys() - {"query", "parameters", "resumeFilter"})
     if unknown:
         raise bad_request(f"Unknown property '{unknown[0]}' in the query; it has 'query' and 'parameters'.")
     text = given.get("query")
     if not isinstance(text, str):
         raise bad_request("The query must be a string in the property 'query'.")
-    return compile_query(text, computed).bind(parse_parameters(given.get("parameters")), context, functions)
+    parameters = parse_parameters(given.get("parameters"))
+    resumed = parse_resume_filter(given.get("resumeFilter"))
+    if resumed is not None:
+        text, parameters = resumed.resume(text, parameters)
+    return compile_query(text, computed).bind(parameters, context, functions)
 
 
 def _records(call: Call) -> tuple[list[Record], str]:

@@ -252,7 +252,8 @@ def _permission_token(call: Call, record: Record) -> str:
 
 def _both_links(call: Call, link: str) -> tuple[str, str, list[str]]:
     """A permission's resource by name and by rid, and the rids that are known. From where it does not exist (yet), only
-    the form it was given in is known: for items that is always so, since neither form of their link tells the other."""
+    the form it was given in is known, and the words of the other are empty: for items that is always so, since neither
+    form of their link tells the other."""
     words = link.split("/")
     if len(words) not in (2, 4, 6):
         raise bad_request(f"The permission's resource '{link}' is not a link such as dbs/<db>/colls/<coll>.")
@@ -266,8 +267,9 @@ def _both_links(call: Call, link: str) -> tuple[str, str, list[str]]:
         record = _find(call, type_word, owner, name)
         if record is None:
             rest = words[len(names) :]
-            found = ("", "/".join([*rids, *rest])) if is_rid_based else ("/".join([*names, *rest]), "")
-            return *found, rids[1::2]
+            unknown = [word if place % 2 == 0 else "" for place, word in enumerate(rest)]
+            named, numbered = (unknown, rest) if is_rid_based else (rest, unknown)
+            return "/".join([*names, *named]), "/".join([*rids, *numbered]), rids[1::2]
         names += [type_word, record.name]
         rids += [type_word, record.rid_text]
         owner = record.rid

@@ -24,6 +24,7 @@ Headers = Mapping[bytes, bytes]
 Policies = Callable[[str], Mapping[str, Mapping[str, str]]]  # a table's stored access policies
 
 _DATES_REMEMBERED_MAX: Final = 64
+_SECONDARY: Final = "-secondary"  # after the name of an account: its copy, for reading
 _AUTHORIZATION = re.compile(rb"(SharedKey|SharedKeyLite) ([A-Za-z0-9._\-]{1,100}):([A-Za-z0-9+/=]{1,200})")
 # What a client's URL library may write plainly or percent-encoded, whatever it signed.
 _EITHER_WAY: Final = "/'(),@$!*:=;&+~"
@@ -57,18 +58,21 @@ class Keys:
 class Authenticator:
     def __init__(self, account: str, keys: Keys, clock: Clock, policies: Policies) -> None:
         self._account = account
+        self._own_names = frozenset((account, account + _SECONDARY))
         self._keys = keys
         self._clock = clock
         self._dates: dict[bytes, float] = {}
         self._shared_access = SharedAccess(keys, clock, policies)
 
     def names_of(self, headers: Headers) -> frozenset[str]:
-        """The names that the account may have in a path: its own, and the one that the request is signed with. The key
-        is the secret, not the name."""
+        """The names that the account may have in a path: its own, and the one that the request is signed with, each
+        also as that of its copy. The key is the secret, not the name."""
         given = headers.get(b"authorization")
         found = _AUTHORIZATION.fullmatch(given) if given is not None else None
-        own = frozenset((self._account,))
-        return own if found is None else own | {found[2].decode("ascii")}
+        if found is None:
+            return self._own_names
+        name = found[2].decode("ascii").removesuffix(_SECONDARY)
+        return self._own_names if name in self._own_names else self._own_names | {name, name + _SECONDARY}
 
     def verify(self, method: str, address: Address, headers: Headers, *, is_tls: bool, peer: str) -> Grant:
         given = headers.get(b"authorization")
@@ -103,7 +107,7 @@ class Authenticator:
             begin = method.encode("ascii") + b"\n" + content + begin
         comp = address.query.get("comp")
         end = b"?comp=" + comp.encode() if comp is not None else b""
-        name = account.removesuffix(b"-secondary")
+        name = account.removesuffix(_SECONDARY.encode())
         first = begin + b"/" + name + address.path + end
         grant = self._keys.grant(first, signature)
         if grant is None:
@@ -137,19 +141,24 @@ def _spellings(address: Address) -> list[bytes]:
         spellings.append(plain.encode("utf-8", "surrogateescape"))
     if address.place is Place.SERVICE:
         spellings += [b"", b"/"]  # clients differ in whether nothing is a path
+        if address.account_segment is not None:
+            # Python's client signs the address of the account, and then sends the request to that of its copy.
+            spellings.append(f"/{address.account_segment.removesuffix(_SECONDARY)}/".encode())
     return [each for each in dict.fromkeys(spellings) if each != address.path]
 
 
 def _host_label(headers: Headers) -> str:
     """The account of a host such as people.table.cosmos.azure.com."""
     label, _, rest = headers.get(b"host", b"").decode("latin-1").partition(".")
-    return label.removesuffix("-secondary") if rest.startswith("table.") else ""
+    return label.removesuffix(_SECONDARY) if rest.startswith("table.") else ""
 
 
-def is_secondary(headers: Headers) -> bool:
-    """Whether the host is that of an account's copy, which Azure Storage takes no writes at."""
+def is_secondary(account: str, headers: Headers, segment: str | None) -> bool:
+    """Whether host or path name the account's copy (`people-secondary`), which takes no writes."""
+    if segment is not None and segment.endswith(_SECONDARY) and segment != account:
+        return True
     label = headers.get(b"host", b"").partition(b".")[0]
-    return label.endswith(b"-secondary")
+    return label.endswith(b"-secondary") and label != account.encode()
 
 
 def _signer(key: str) -> Any:

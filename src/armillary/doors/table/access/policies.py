@@ -8,8 +8,9 @@ from xml.etree.ElementTree import Element
 
 from armillary import audit, limits
 from armillary.account.account import Account
+from armillary.account.catalog.tables import find_table
 from armillary.doors.table.access.grants import Action
-from armillary.doors.table.call import Call, find_table
+from armillary.doors.table.call import Call
 from armillary.doors.table.service import markup
 from armillary.doors.table.service.markup import bad_document
 from armillary.errors import Failure

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from armillary import limits
+from armillary.account.catalog.tables import find_table
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions, Member, Outcome, Verb
 from armillary.account.throughput.charge_explanations import explain_batch, explain_failure
 from armillary.account.visits.write_visits import BatchAnswer
 from armillary.doors.table import addresses
 from armillary.doors.table.addresses import Address, Place
-from armillary.doors.table.call import Call, find_table, unsupported_media
+from armillary.doors.table.call import Call, unsupported_media
 from armillary.doors.table.entities.multipart import (
     InnerAnswer,
     InnerRequest,

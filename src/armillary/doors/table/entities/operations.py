@@ -176,7 +176,8 @@ async def read_one(call: Call) -> Response:
     table = call.table(Action.QUERY)
     partition_key, row_key = check_keys(*call.address.keys, is_storage=call.is_storage)
     call.grant.check_keys(partition_key, row_key)
-    answer: Answer = await items.read(table, edm.item_id(row_key), ItemOptions(key=Key((partition_key,))))
+    options = ItemOptions(key=Key((partition_key,)), read_factor=call.read_factor)
+    answer: Answer = await items.read(table, edm.item_id(row_key), options)
     assert answer.payload is not None and answer.etag is not None
     wanted = call.address.query.get("$select")
     entity = call.services.rendered.text(answer.payload, call.form(table.name, selected(wanted)))
@@ -189,7 +190,7 @@ async def read_one(call: Call) -> Response:
     if if_match not in ("", "*") and not _same_etag(if_match, etag):
         raise _after_reading(answer, Kind.PRECONDITION_FAILED, "The entity has another etag.")
     headers = [(b"etag", etag.encode("ascii"))]
-    parts = explain_item(answer) if call.explains else None
+    parts = explain_item(answer, options.read_factor) if call.explains else None
     if if_none_match and (if_none_match == "*" or _same_etag(if_none_match, etag)):
         return call.answer(304, answer.charge_ru, b"", headers, parts)
     metadata = call.metadata(f"{table.name}/@Element")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 
 from armillary import limits, work
+from armillary.account.captures import notes
 from armillary.account.queries import item_pages
 from armillary.account.throughput.charge_explanations import explain_query
 from armillary.account.visits.page_walk import FeedOptions
@@ -15,6 +16,7 @@ from armillary.doors.table.errors import refused
 from armillary.doors.table.service.tables import top_of
 from armillary.errors import Failure, Kind
 from armillary.languages.odata.compile import ALL_ENTITIES, compile_filter
+from armillary.languages.odata.lexer import shape_of
 from armillary.net.charged_requests import HeaderList
 from armillary.net.http import Response
 
@@ -31,13 +33,15 @@ async def query_entities(call: Call) -> Response:
     form = call.form(table.name, selected(query.get("$select")))
     keys = call.grant.keys
     within = keys.condition if keys is not None else None
-    options = FeedOptions(page_items=top_of(call), continuation=_continuation(query))
+    options = FeedOptions(page_items=top_of(call), continuation=_continuation(query), read_factor=call.read_factor)
     selection = ALL_ENTITIES
     if text or within is not None:
         if len(text) <= _SHORT_FILTER and within is None:
             selection = compile_filter(text).selection()
         else:
             selection = await work.run(lambda: compile_filter(text, within).selection())
+    if call.account.captures.is_on:
+        notes.describe(lambda: shape_of(text))
     # What a continuation is bound to: repr quotes every text of the tree, so no filter reads like another's range.
     asked = text if within is None else f"{text}\n{within!r}"
     try:
@@ -69,7 +73,9 @@ async def query_entities(call: Call) -> Response:
     metadata = call.metadata(table.name)
     head = orjson.dumps(metadata)[:-1] + b"," if metadata else b"{"
     body = b'%b"value":[%b]}' % (head, b",".join(entities))
-    return call.answer(200, page.charge_ru, body, headers, explain_query(page, 1) if call.explains else None)
+    return call.answer(
+        200, page.charge_ru, body, headers, explain_query(page, options.read_factor) if call.explains else None
+    )
 
 
 def _continuation(query: dict[str, str]) -> str | None:

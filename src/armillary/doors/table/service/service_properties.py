@@ -11,11 +11,11 @@ from xml.etree.ElementTree import Element
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.catalog.tables import DATABASE, tables_database
 from armillary.doors.table.access.grants import Action
-from armillary.doors.table.call import DATABASE, Call
+from armillary.doors.table.call import Call
 from armillary.doors.table.service import markup
 from armillary.doors.table.service.markup import bad_document
-from armillary.doors.table.service.tables import tables_database
 from armillary.model.charges import METADATA_READ_RU, METADATA_WRITE_RU
 from armillary.model.resources import ResourceType
 from armillary.net.http import Response
@@ -60,7 +60,7 @@ async def write_properties(call: Call) -> Response:
             changes[name] = _section(element, _LOGGING if name == "Logging" else _METRICS)
         else:
             raise bad_document("DefaultServiceVersion is not offered for tables")
-    database = await tables_database(call)
+    database = await tables_database(call.account)
     await call.account.catalog.change_state(
         database, lambda state, _: {**state, _STATE: {**state.get(_STATE, {}), **changes}}
     )
@@ -71,9 +71,11 @@ async def read_statistics(call: Call) -> Response:
     call.grant.check(Action.READ_SERVICE)
     root = Element("StorageServiceStats")
     replication = markup.add(root, "GeoReplication")
-    # There is one copy, and what is read here is what was written last.
-    markup.add(replication, "Status", "live")
-    markup.add(replication, "LastSyncTime", formatdate(call.account.clock.now_s(), usegmt=True))
+    topology = call.account.topology
+    # On a single server there is one copy, and what is read here is what was written last.
+    synced_s = call.account.clock.now_s() if topology is None else topology.reached_us / 1_000_000
+    markup.add(replication, "Status", "live" if synced_s else "unavailable")
+    markup.add(replication, "LastSyncTime", formatdate(synced_s, usegmt=True) if synced_s else "")
     return call.answer_xml(200, METADATA_READ_RU, markup.render(root))
 
 

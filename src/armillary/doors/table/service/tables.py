@@ -12,18 +12,18 @@ import orjson
 from armillary import limits
 from armillary.account import containers
 from armillary.account.catalog.records import Record
+from armillary.account.catalog.tables import find_table, table_body, tables_database, tables_of
 from armillary.account.throughput.offers import offer_of
 from armillary.account.throughput.provisioning import Throughput, parse_autopilot
 from armillary.doors.table.access.grants import Action
 from armillary.doors.table.addresses import check_new_table
-from armillary.doors.table.call import DATABASE, KEY_PATH, Call, Preference, find_table, is_table, preference_of
+from armillary.doors.table.call import Call, Preference, preference_of
 from armillary.doors.table.entities.entities import quoted
 from armillary.doors.table.errors import bad_input, refused
 from armillary.doors.table.service import storage_rules
 from armillary.errors import Failure, Kind
 from armillary.languages.odata.compile import compile_list_filter
 from armillary.model.charges import METADATA_FEED_RU, METADATA_READ_RU, METADATA_WRITE_RU
-from armillary.model.resources import ResourceType
 from armillary.net.charged_requests import HeaderList
 from armillary.net.http import Response
 
@@ -41,7 +41,7 @@ async def create_table(call: Call) -> Response:
     if call.is_storage and type(name) is str:
         storage_rules.check_table(name)
     name = check_new_table(name)
-    database = await tables_database(call)
+    database = await tables_database(call.account)
     taken = refused("TableAlreadyExists", f"The specified table already exists: '{name}'.", Kind.CONFLICT)
     if call.is_storage and _is_there(call, name):
         raise taken
@@ -49,7 +49,7 @@ async def create_table(call: Call) -> Response:
         await containers.create_container(
             call.account,
             database,
-            {"id": name, "partitionKey": {"paths": [KEY_PATH], "kind": "Hash", "version": 2}},
+            table_body(name),
             _throughput(call, database),
         )
     except Failure as failure:
@@ -115,21 +115,8 @@ def top_of(call: Call) -> int:
     return min(int(given), limits.TABLE_PAGE_ITEMS)
 
 
-async def tables_database(call: Call) -> Record:
-    """The database of all tables, which comes into being with the first."""
-    found = call.account.catalog.find(ResourceType.DATABASE, b"", DATABASE)
-    if found is not None:
-        return found
-    try:
-        return await containers.create_database(call.account, {"id": DATABASE}, None)
-    except Failure as failure:
-        if failure.kind is not Kind.CONFLICT:
-            raise
-        return call.account.database(DATABASE)
-
-
 def _names(call: Call) -> list[str]:
-    return [each.name for each in call.account.containers if each.database.name == DATABASE and is_table(each)]
+    return [each.name for each in tables_of(call.account)]
 
 
 def _is_there(call: Call, name: str) -> bool:

@@ -15,6 +15,7 @@ from armillary.languages.mongo.expressions import (
     trigonometry,
 )
 from armillary.languages.mongo.expressions.compiling import compile_expression, compile_over_documents
+from armillary.languages.mongo.javascript import operators as javascript_operators
 
 for _family in (
     accumulator_operators,
@@ -23,6 +24,7 @@ for _family in (
     conditional,
     conversion,
     dates,
+    javascript_operators,
     map_filter_reduce,
     objects,
     sets,

@@ -64,14 +64,18 @@ _ONE: Final = Constant(1)
 def compile_aggregate(name: str, spec: Any, context: Context) -> Aggregate:
     compile_this = _AGGREGATES.get(name)
     if compile_this is None:
-        if name in ("$accumulator", "$function"):
-            raise refusal(115, f"{name} is not supported: there is no JavaScript engine.")
         raise refusal(15952, f"unknown group operator '{name}'")
     return compile_this(name, spec, context)
 
 
 def is_aggregate(name: str) -> bool:
     return name in _AGGREGATES
+
+
+def define_aggregate(name: str, compile_this: _Compile) -> None:
+    """Registers an accumulator of another module."""
+    assert name not in _AGGREGATES
+    _AGGREGATES[name] = compile_this
 
 
 def _simple(begin: Callable[[Context], Begin]) -> _Compile:
@@ -170,7 +174,7 @@ def _percentiles(name: str, spec: Any, context: Context) -> Aggregate:
     )
 
 
-_AGGREGATES: Final[Mapping[str, _Compile]] = {
+_AGGREGATES: Final[dict[str, _Compile]] = {
     "$sum": _simple(lambda context: lambda scope, budget: Sum()),
     "$avg": _simple(lambda context: lambda scope, budget: Average()),
     "$stdDevPop": _simple(lambda context: lambda scope, budget: Deviation(False)),

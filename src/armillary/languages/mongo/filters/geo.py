@@ -26,6 +26,8 @@ from armillary.model.spatial.geometries import InvalidShape, Shape, TooComplex, 
 
 Test = Callable[[Any], bool]
 
+AREAS: Final = ("$geoWithin", "$within", "$geoIntersects")
+NEAR: Final = ("$near", "$nearSphere", "$geoNear")
 EARTH_RADIUS_M: Final = 6_378_100.0  # MongoDB's value
 _CRS: Final = frozenset(["urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326", "urn:x-mongodb:crs:strictwinding:EPSG:4326"])
 _PARTS: Final = {"MultiPoint": "Point", "MultiLineString": "LineString"}
@@ -156,7 +158,7 @@ def _relate(
 
 
 def _box(given: Any) -> Test:
-    corners = _points("$box", given, 2)
+    corners = points_of("$box", given, 2)
     if len(corners) != 2:
         raise bad_value("$box needs two corners")
     (x1, y1), (x2, y2) = corners
@@ -165,7 +167,7 @@ def _box(given: Any) -> Test:
 
 
 def _polygon(given: Any) -> Test:
-    corners = _points("$polygon", given, 3)
+    corners = points_of("$polygon", given, 3)
     if corners[0] != corners[-1]:
         corners.append(corners[0])
     try:
@@ -209,7 +211,7 @@ def _flat(is_inside: Callable[[float, float], bool]) -> Test:
     return test
 
 
-def _points(name: str, given: Any, least: int) -> list[Coordinates]:
+def points_of(name: str, given: Any, least: int) -> list[Coordinates]:
     values = list(given.values()) if type(given) is dict else given
     pairs = [pair_of(each) for each in values] if type(values) is list else []
     points = [pair for pair in pairs if pair is not None]
@@ -253,13 +255,11 @@ class Near:
 
     def as_filter(self) -> Document:
         """The search as a filter that a geospatial index can use."""
-        if self.unit == "plane":
-            return {}
         most = {} if math.isinf(self.most) else {"$maxDistance": self.most}
         if self.unit == "metres":
             place = {"type": "Point", "coordinates": list(self.origin)}
             return {self.path: {"$near": {"$geometry": place, **most}}}
-        return {self.path: {"$nearSphere": list(self.origin), **most}}
+        return {self.path: {"$nearSphere" if self.unit == "radians" else "$near": list(self.origin), **most}}
 
     def matches(self, document: Document) -> bool:
         found = self.distance(document)
@@ -298,12 +298,12 @@ class Near:
 
 
 def is_near(operand: Document) -> bool:
-    return not operand.keys().isdisjoint(("$near", "$nearSphere", "$geoNear"))
+    return not operand.keys().isdisjoint(NEAR)
 
 
 def read_near(path: str, operand: Document) -> tuple[Document, Near]:
     """Splits the operators of a field into the search and the others."""
-    name = next(each for each in operand if each in ("$near", "$nearSphere", "$geoNear"))
+    name = next(each for each in operand if each in NEAR)
     given = operand[name]
     limits_given: Document = dict(operand)
     del limits_given[name]

@@ -8,14 +8,13 @@ cached by the filter's BSON.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
+from bson.code import Code
 from bson.dbref import DBRef
 from bson.regex import Regex
 
-from armillary import limits
 from armillary.languages.mongo.errors import FAILED_TO_PARSE, bad_value, refusal
 from armillary.languages.mongo.expression_context import RANDOM, Context
 from armillary.languages.mongo.expressions.compiling import compile_over_documents
@@ -34,11 +33,13 @@ from armillary.languages.mongo.filters.predicates import (
 )
 from armillary.languages.mongo.filters.regexes import regex_matcher
 from armillary.languages.mongo.filters.text_search import TextIndex, TextQuery
+from armillary.languages.mongo.javascript.requests import Scripts, source_of
 from armillary.languages.mongo.validation.json_schema import compile_schema
 from armillary.model.bson.bson_values import MISSING, Document, encode, is_number, regex_options
+from armillary.query.compiled_cache import CompiledCache
 from armillary.work import portions, spend
 
-_NO_SCRIPTS, _NO_TEXT_INDEX = 115, 27
+_NO_TEXT_INDEX = 27
 _STRIDE: Final = 256  # elements between two calls that meter work
 _MANY_VALUES: Final = 8  # from so many values of `$all` or `$or` on, they are hashed
 _LOGICAL: Final = ("$and", "$or", "$nor")
@@ -50,12 +51,13 @@ _VOLATILE: Final = (b"$expr", b"$sampleRate", b"$text", b"$where")
 class Matcher:
     """A compiled filter."""
 
-    def __init__(self, node: Node, near: geo.Near | None, text: TextQuery | None) -> None:
+    def __init__(self, node: Node, near: geo.Near | None, text: TextQuery | None, *, has_where: bool = False) -> None:
         self.matches: Callable[[Document], bool] = node.holds
         self._node = node
         self.near = near  # $near and $nearSphere also sort
         self.hint: str | None = None  # the index that the client's hint names
         self.text = text  # $text also gives scores
+        self.has_where = has_where  # it runs JavaScript
 
     def first_match(self, document: Document, array: str = "") -> int | None:
         """The index of the array element that made the filter match, which the positional `$` stands for; of the array
@@ -71,7 +73,8 @@ def compile_filter(given: Any, context: Context, *, text_index: TextIndex | None
     if type(given) is not dict:
         raise refusal(14, "The filter must be an object.")
     reader = _Reader(context, text_index)
-    return Matcher(reader.query(given, is_top=True), reader.near, reader.text)
+    node = reader.query(given, is_top=True)
+    return Matcher(node, reader.near, reader.text, has_where=reader.has_where)
 
 
 def compile_test(given: Document, context: Context) -> Callable[[Any], bool]:
@@ -94,13 +97,15 @@ class _Reader:
         self._text_index = text_index
         self.near: geo.Near | None = None
         self.text: TextQuery | None = None
+        self.has_where = False
         self._arrays = 0  # nesting of $elemMatch
 
     # Documents.
 
     def query(self, given: Document, *, is_top: bool = False) -> Node:
         nodes: list[Node] = []
-        for name, operand in given.items():
+        # JavaScript runs in another process: the rest of the filter is tested first.
+        for name, operand in sorted(given.items(), key=_is_where) if "$where" in given else given.items():
             spend(30)
             if name.startswith("$") and name not in REFERENCE:
                 node = self._top_level(name, operand, is_top)
@@ -116,7 +121,7 @@ class _Reader:
                 return self._logical(name, operand, is_top)
             case "$comment":
                 return None
-            case "$expr" | "$jsonSchema" | "$text" if self._arrays:
+            case "$expr" | "$jsonSchema" | "$text" | "$where" if self._arrays:
                 raise bad_value(f"{name} can only be applied to the top-level document")
             case "$expr":
                 return self._expression(operand)
@@ -132,7 +137,7 @@ class _Reader:
                 is_kept = name == "$alwaysTrue"
                 return Node(lambda _document: is_kept)
             case "$where":
-                raise refusal(_NO_SCRIPTS, "$where is not supported: there is no JavaScript engine. Use $expr.")
+                return self._where(operand)
         raise bad_value(
             f"unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, consider "
             "using $getField or $setField."
@@ -181,6 +186,13 @@ class _Reader:
             raise bad_value("Too many text expressions")
         self.text = TextQuery(operand, self._text_index)
         return Node(self.text.matches)
+
+    def _where(self, operand: Any) -> Node:
+        if isinstance(operand, Code) and operand.scope is not None:
+            raise bad_value("$where no longer supports code with a scope")
+        source, scripts = source_of(operand, "$where"), Scripts(self._context)
+        self.has_where = True
+        return Node(lambda document: scripts.test(source, document))
 
     def _sample(self, operand: Any) -> Node:
         if not is_number(operand) or not 0 <= value_types.number_of(operand) <= 1:
@@ -344,6 +356,10 @@ class _Reader:
         return Leaf(comparisons.regex_test(Regex(operand, options or "")))
 
 
+def _is_where(entry: tuple[str, Any]) -> bool:
+    return entry[0] == "$where"
+
+
 def _of_documents(holds: Callable[[Document], bool]) -> Callable[[Any], bool]:
     """A query on elements: on documents, and on arrays as documents whose field names are the indexes."""
 
@@ -359,7 +375,7 @@ def _of_documents(holds: Callable[[Document], bool]) -> Callable[[Any], bool]:
 
 # The cache.
 
-_matchers: OrderedDict[bytes, Matcher] = OrderedDict()
+_matchers: CompiledCache[bytes, Matcher] = CompiledCache("mongo-filters")
 
 
 def cached_matcher(
@@ -369,14 +385,11 @@ def cached_matcher(
     key = encode(given)
     found = _matchers.get(key)
     if found is not None:
-        _matchers.move_to_end(key)
         return found
     if len(key) > _CACHED_BYTES_MAX or any(word in key for word in _VOLATILE):
         return compile_filter(given, context or make_context(), text_index=text_index)
     made = compile_filter(given, make_context())
-    _matchers[key] = made
-    if len(_matchers) > limits.QUERY_CACHE_ENTRIES:
-        _matchers.popitem(last=False)
+    _matchers.keep(key, made)
     return made
 
 

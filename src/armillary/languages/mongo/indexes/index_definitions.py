@@ -18,6 +18,7 @@ from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import REFERENCE, compile_filter, is_operators
 from armillary.languages.mongo.filters.text_search import language_of
 from armillary.languages.mongo.filters.value_types import truth
+from armillary.languages.mongo.indexes import planar_indexes
 from armillary.model.bson.bson_values import (
     Document,
     compare,
@@ -33,7 +34,8 @@ from armillary.model.indexes.field_indexes import WILDCARD
 CANNOT_CREATE, INVALID_OPTION, OPTIONS_CONFLICT, KEYS_CONFLICT = 67, 197, 85, 86
 ID_NAME: Final = "_id_"
 ID_DEFINITION: Final[Document] = {"v": 2, "key": {"_id": 1}, "name": ID_NAME}
-_KINDS: Final = ("hashed", "text", "2dsphere")
+_ID_OPTIONS: Final = frozenset(("key", "name", "v", "ns", "collation"))
+_KINDS: Final = ("hashed", "text", "2dsphere", planar_indexes.KIND)
 _FLAGS: Final = ("unique", "sparse", "hidden", "background", "dropDups", "prepareUnique")
 _OPTIONS: Final = frozenset(
     (
@@ -50,6 +52,7 @@ _OPTIONS: Final = frozenset(
         "language_override",
         "textIndexVersion",
         "2dsphereIndexVersion",
+        *planar_indexes.OPTIONS,
         "storageEngine",
         "wildcardProjection",
     )
@@ -58,6 +61,7 @@ _OPTIONS: Final = frozenset(
 _TELLING: Final = (
     *("unique", "sparse", "partialFilterExpression", "collation", "expireAfterSeconds", "weights"),
     *("default_language", "language_override"),
+    *planar_indexes.OPTIONS,
 )
 _UNSAID: Final = {"default_language": "english", "language_override": "language"}
 # Those of them that allow two indexes on the same fields.
@@ -101,10 +105,18 @@ def read_definition(given: Any) -> Document:
         raise refusal(9, "The 'key' field is a required property of an index specification")
     if type(name) is not str:
         raise refusal(9, "The 'name' field is a required property of an index specification")
-    if not name or "\x00" in name or name == "*":
+    if not name or "\x00" in name or name in ("*", "$timeseries_expiry"):
         raise refusal(CANNOT_CREATE, f"The index name '{name}' is not valid.")
     key = _declared_key(key, given.get("weights"))
     _check_key(key)
+    if is_identical_key(key, ID_DEFINITION["key"]):
+        for option in given:
+            if option not in _ID_OPTIONS:
+                raise refusal(
+                    INVALID_OPTION,
+                    f"The field '{option}' is not valid for an _id index specification. Specification: "
+                    f"{shell_text(given)}",
+                )
     definition: Document = {"v": 2, "key": key, "name": name}
     for option, value in given.items():
         if option in definition or option in _FORGOTTEN:
@@ -157,8 +169,6 @@ def _check_key(key: Document) -> None:
         if is_wildcard and len(key) > 1 and value != "text":
             raise refusal(CANNOT_CREATE, "wildcard indexes do not allow compounding")
         if isinstance(value, str):
-            if value == "2d":
-                raise refusal(CANNOT_CREATE, "2d indexes are not supported: make a 2dsphere index.")
             if value not in _KINDS:
                 raise refusal(CANNOT_CREATE, f"Unknown index plugin '{value}'")
         elif not is_number(value) or not to_decimal(value).is_finite():
@@ -175,6 +185,7 @@ def _check_key(key: Document) -> None:
 
 def _check_options(definition: Document) -> None:
     key = definition["key"]
+    planar_indexes.check_definition(definition)
     is_wildcard = any(path.endswith(WILDCARD) for path in key)
     is_unique = "unique" in definition
     if is_unique and "hashed" in [value for value in key.values() if isinstance(value, str)]:

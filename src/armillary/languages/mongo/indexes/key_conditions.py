@@ -24,6 +24,7 @@ from armillary.languages.mongo.filters.matching import is_operators
 from armillary.languages.mongo.filters.text_search import TextQuery
 from armillary.languages.mongo.filters.value_types import truth
 from armillary.languages.mongo.indexes.index_conditions import filter_condition, prefix_of
+from armillary.languages.mongo.indexes.planar_indexes import planar_condition
 from armillary.languages.mongo.indexes.special_indexes import place_condition, word_condition
 from armillary.languages.mongo.paths import index_of, split
 from armillary.model.bson import bson_order
@@ -132,8 +133,8 @@ def _field(path: str, operand: Any, is_collated: bool) -> Condition:
         return ALL  # a number may be a field name or an array index
     if not is_operators(operand):
         operand = {"$regex" if isinstance(operand, Regex) else "$eq": operand}
-    place = place_condition(path, operand)
-    parts: list[Condition] = [] if place is None else [place]
+    places = (place_condition(path, operand), planar_condition(path, operand))
+    parts: list[Condition] = [place for place in places if place is not None]
     for name, value in operand.items():
         if isinstance(value, DBRef) and name == "$elemMatch":
             continue

@@ -1,6 +1,6 @@
-"""Text and 2dsphere indexes: the keys of documents, and the keys that a filter searches for. Other modules see them as
-indexes on one artificial field. An index on several fields is kept by its words or places only; the filter tests the
-other fields.
+"""Text and geospatial indexes: the keys of documents, and the keys that a filter searches for. Other modules see them
+as indexes on one artificial field. An index on several fields is kept by its words or places only; the filter tests the
+other fields. Those in the plane are in `planar_indexes.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from armillary.languages.mongo import paths
 from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters import geo
 from armillary.languages.mongo.filters.text_search import TextQuery, text_index_of, words_in
+from armillary.languages.mongo.indexes.planar_indexes import planar_keys
 from armillary.model.bson.bson_values import MISSING, Document, shell_text
 from armillary.model.indexes.field_indexes import SpecialKeys
 from armillary.model.spatial.cells import WHOLE_TERM, earth_ranges, earth_terms
@@ -19,8 +20,6 @@ from armillary.query.conditions import Condition, Keyed, KeyRange, united
 
 WORDS: Final = "$text"
 _PLACES: Final = "2dsphere:"  # before the path
-_AREAS: Final = ("$geoWithin", "$within", "$geoIntersects")
-_NEAR: Final = ("$near", "$nearSphere", "$geoNear")
 # Distances are measured on a sphere with MongoDB's radius, cells on the ellipsoid; the two differ by less than one per
 # cent.
 _REACH: Final = 1.01
@@ -36,7 +35,7 @@ def special_keys(definition: Document) -> tuple[str, SpecialKeys] | None:
     for path, kind in definition["key"].items():
         if kind == "2dsphere":
             return _PLACES + path, _place_keys(path)
-    return None
+    return planar_keys(definition)
 
 
 # Words.
@@ -88,9 +87,9 @@ def place_condition(path: str, operators: Document) -> Condition | None:
     """The condition on cells that the operators of a field imply; None if there is none."""
     for name, operand in operators.items():
         ranges = None
-        if name in _AREAS:
+        if name in geo.AREAS:
             ranges = _area_ranges(operand)
-        elif name in _NEAR:
+        elif name in geo.NEAR:
             ranges = _near_ranges(path, operators)
         if ranges is not None:
             return Keyed(_PLACES + path, united([KeyRange(low, high, False) for low, high in ranges]))

@@ -9,7 +9,6 @@ of the same types. Choosing an access path is `query/access/access_path.py`'s pa
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -28,13 +27,14 @@ from armillary.languages.sql.syntax.check import Checked, check_count, check_que
 from armillary.languages.sql.syntax.expressions import too_many_operators
 from armillary.languages.sql.syntax.lexer import query_error
 from armillary.languages.sql.syntax.order_by_rank import Component, components_of, is_ranked
-from armillary.languages.sql.syntax.parser import parse_filter, parse_query
+from armillary.languages.sql.syntax.parser import parse_condition, parse_filter, parse_query
 from armillary.languages.sql.syntax.paths import has_container, item_path, scope_of
 from armillary.languages.sql.syntax.rewrite import with_computed
 from armillary.languages.sql.syntax.walk import is_aggregated
 from armillary.model.indexes.index_paths import path_text
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.aggregates import AGGREGATES
+from armillary.query.compiled_cache import CompiledCache
 from armillary.query.conditions import Condition
 from armillary.query.operators import evaluate
 from armillary.query.selection import Grouping, Meter, Ordering, OrderKey, Selection, Stage
@@ -260,7 +260,8 @@ def _order_keys(query: tree.Query) -> tuple[OrderKey, ...]:
     keys = []
     for order in query.order_by:
         path = item_path(order.expression, scope)
-        steps = [step for step in path or () if isinstance(step, str)]
+        # The index does not tell elements of an array apart (`query/access/ordered_access.py`).
+        steps = [step if isinstance(step, str) else None for step in path or ()]
         keys.append(OrderKey(path_text(steps) if steps else None, order.is_descending))
     return tuple(keys)
 
@@ -287,23 +288,18 @@ class _Cache:
     """An LRU cache of compiled queries by text and computed properties, bounded by number and by total length of
     texts."""
 
-    def __init__(self, parse: Callable[[str], tree.Query]) -> None:
+    def __init__(self, name: str, parse: Callable[[str], tree.Query]) -> None:
         self._parse = parse
-        self._kept: OrderedDict[tuple[str, Computed], CompiledQuery] = OrderedDict()
-        self._characters = 0
+        size_max = limits.QUERY_CACHE_CHARACTERS
+        self._kept: CompiledCache[tuple[str, Computed], CompiledQuery] = CompiledCache(name, size_max=size_max)
 
     def get(self, text: str, computed: Computed) -> CompiledQuery:
         key = (text, computed)
         found = self._kept.get(key)
         if found is not None:
-            self._kept.move_to_end(key)
             return found
         compiled = _guarded(self._compile, key)
-        self._kept[key] = compiled
-        self._characters += len(text)
-        while len(self._kept) > limits.QUERY_CACHE_ENTRIES or self._characters > limits.QUERY_CACHE_CHARACTERS:
-            (oldest, _), _ = self._kept.popitem(last=False)
-            self._characters -= len(oldest)
+        self._kept.keep(key, compiled, len(text))
         return compiled
 
     def _compile(self, key: tuple[str, Computed]) -> CompiledQuery:
@@ -327,8 +323,9 @@ def _definition(text: str) -> tree.Query:
     return bare
 
 
-_queries = _Cache(parse_query)
-_filters = _Cache(parse_filter)
+_queries = _Cache("sql-queries", parse_query)
+_filters = _Cache("sql-filters", parse_filter)
+_conditions = _Cache("sql-conditions", parse_condition)
 
 
 def compile_query(text: str, computed: Computed = ()) -> CompiledQuery:
@@ -345,6 +342,12 @@ def compile_filter(text: str) -> CompiledQuery:
     if len(sources) > 1 or any(each.is_iterated or not isinstance(each.expression, tree.Name) for each in sources):
         raise bad_request("A condition is written FROM c WHERE …; it takes no JOIN and nothing but the item in FROM.")
     return compiled
+
+
+def compile_condition(text: str) -> CompiledQuery:
+    """Compile a condition on an item, `c.a = 1`. Only the predicate of the bound query is used."""
+    _check_text(text)
+    return _conditions.get(text, ())
 
 
 def parse_parameters(given: Any) -> dict[str, Value]:

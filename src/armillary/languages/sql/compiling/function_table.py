@@ -112,6 +112,8 @@ FUNCTIONS: dict[str, Function] = {
     # Types.
     "IS_ARRAY": Function(1, 1, inline="{0}.__class__ is list"),
     "IS_BOOL": Function(1, 1, inline="{0}.__class__ is bool"),
+    # Not documented: Java's client writes it into ordered queries that it resumes.
+    "IS_BOOLEAN": Function(1, 1, inline="{0}.__class__ is bool"),
     "IS_DATETIME": Function(1, 1, conversion.is_datetime),
     "IS_DEFINED": Function(1, 1, inline="{0} is not U"),
     "IS_FINITE_NUMBER": Function(1, 1, conversion.is_finite_number),

@@ -210,7 +210,7 @@ class FilterReader:
             return Defined(path)
         if node.name == "IS_NULL":
             return Equal(path, None)
-        if node.name == "IS_BOOL":
+        if node.name in ("IS_BOOL", "IS_BOOLEAN"):
             return In(path, (False, True))
         if node.name in ("STARTSWITH", "STRINGEQUALS") and len(arguments) == 2:
             text, is_known = self._constant(arguments[1])

@@ -1,7 +1,8 @@
 """Executes ORDER BY RANK: collects statistics over all items, then scores and ranks them. A BM25 score depends on
 statistics of all texts, and RRF on the scores of all items, so each item is measured first and scored when all were
-read. The best come first, items without a score last. Which scores a query asks for is `syntax/order_by_rank.py`'s
-part, the formulas are in `library/scores.py`.
+read. The best come first, items without a score last; by a Euclidean distance alone, which ascends, they come first, as
+undefined values do in every ascending order (the service's clients merge them so). Which scores a query asks for is
+`syntax/order_by_rank.py`'s part, the formulas are in `library/scores.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any, NamedTuple
 
 from armillary.languages.sql.library.context import Context
 from armillary.languages.sql.library.fulltext import Phrase, phrase_of
-from armillary.languages.sql.library.scores import Statistics, bm25, fused, occurrences
+from armillary.languages.sql.library.scores import Statistics, bm25, distance_name, fused, occurrences
+from armillary.languages.sql.library.vectors import is_similarity
 from armillary.languages.sql.syntax import tree
 from armillary.languages.sql.syntax.order_by_rank import Component, not_terms, weights_of
 from armillary.model.values import UNDEFINED, Value
@@ -48,6 +50,12 @@ class ScoreRanking:
         self.searches = [_search(component, value, context) for component in components]
         self.weights = weights_of(call, len(components), value)
         self.needs_all = any(search is not None for search in self.searches)
+        self.unscored = -math.inf
+        if len(components) == 1 and not components[0].is_text:
+            arguments = components[0].call.arguments
+            options = value(arguments[3]) if len(arguments) > 3 else None
+            if not is_similarity(distance_name(context, components[0].path, options)):
+                self.unscored = math.inf
 
     def begin(self) -> Scorer:
         return Scorer(self)
@@ -92,7 +100,8 @@ class Scorer:
         """The indices of the measures, best first; the order of equal ones is kept."""
         scores = [self._scores(place, [each[place] for each in measures]) for place in range(len(self._words))]
         totals = scores[0] if len(scores) == 1 else fused(scores, self._ranking.weights)
-        keys = [-math.inf if total is None else total for total in totals]
+        unscored = self._ranking.unscored
+        keys = [unscored if total is None else total for total in totals]
         return sorted_values(range(len(keys)), keys.__getitem__, is_reversed=True)
 
     def _scores(self, place: int, measures: list[Any]) -> list[float | None]:

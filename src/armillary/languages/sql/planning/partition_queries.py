@@ -17,14 +17,13 @@ from armillary.languages.sql.compiling.constants import folded
 from armillary.languages.sql.library.scores import distance_name
 from armillary.languages.sql.library.vectors import is_similarity
 from armillary.languages.sql.syntax import tree
+from armillary.languages.sql.syntax.lexer import FILTER
 from armillary.languages.sql.syntax.order_by_rank import components_of, is_ranked
 from armillary.languages.sql.syntax.paths import scope_of, source_alias
 from armillary.languages.sql.syntax.render import query_text, text_of
 from armillary.languages.sql.syntax.walk import aggregates_in, is_aggregate, is_aggregated
 from armillary.model.values import UNDEFINED
 
-# A placeholder that clients replace by `true`, or by a condition when they resume from a continuation.
-FILTER = "{documentdb-formattableorderbyquery-filter}"
 LAST = 1.7976931348623157e308  # replaces an undefined score where the smallest is the best
 _AGGREGATE_TYPES = {
     "AVG": "Average",
@@ -136,8 +135,6 @@ def _ordered(bound: BoundQuery, partial: Partial) -> None:
         partial.features.append("NonStreamingOrderBy")
         info["hasNonStreamingOrderBy"] = True
         is_descending = [_is_best_greatest(bound)]
-        if not is_descending[0]:
-            items = [coalesced(items[0], LAST)]
     else:
         partial.features += ["OrderBy", "MultipleOrderBy"] if len(expressions) > 1 else ["OrderBy"]
     info["orderBy"] = ["Descending" if each else "Ascending" for each in is_descending]

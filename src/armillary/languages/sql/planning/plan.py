@@ -38,6 +38,11 @@ def query_plan(
     return plan | {"queryRanges": _query_ranges(bound.condition, definition)}
 
 
+def merged_features(bound: BoundQuery) -> set[str]:
+    """What a client must support to merge a query. Refused if no client can merge it."""
+    return set(hybrid_plan(bound)[1] if is_hybrid(bound) else partial_of(bound).features)
+
+
 def _check_features(needed: list[str], supported: str | None) -> None:
     if supported is None:
         return
@@ -45,7 +50,8 @@ def _check_features(needed: list[str], supported: str | None) -> None:
     missing = [name for name in needed if name.lower() not in known]
     if missing:
         raise bad_request(
-            "Query contains the following features, which the calling client does not support: " + ", ".join(missing)
+            f"Query contains the following features, which the calling client does not support: {', '.join(missing)}. "
+            "With --queries merge the server merges such queries."
         )
 
 

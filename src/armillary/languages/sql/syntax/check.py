@@ -156,7 +156,7 @@ class _Checker:
             if any(isinstance(node, tree.Call) and node.name in _SCORES for node in nodes_of(order.expression)):
                 continue  # in the component queries of a hybrid-search plan
             path = item_path(order.expression, scope)
-            if not path or not all(isinstance(step, str) for step in path):
+            if not path or None in path or not isinstance(path[0], str):
                 raise unplaced_error(2206, _UNORDERABLE)
 
     def _scores(self, query: tree.Query, scope: Scope) -> None:

@@ -7,7 +7,8 @@ words ("true" "false" "null" "undefined"), or "name", "string", "number", "param
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -22,6 +23,10 @@ KEYWORDS = frozenset(
 # Lower case only; in any other case they are reserved words, which the grammar uses nowhere.
 _LITERAL_WORDS = frozenset(["true", "false", "null", "undefined", "udf"])
 
+# In the queries that clients send to each partition of an ordered query: clients replace it by a condition when they
+# resume from a continuation, and by `true` in the first request. Java's azure-documentdb 1.9 leaves it there.
+FILTER = "{documentdb-formattableorderbyquery-filter}"
+
 # White space and comments, then one token, the end, or the rest of the text if no token matches. Quantifiers are
 # possessive where backtracking could never help, so that matching takes linear time.
 _UNIT_CHARACTERS = 10  # of text for one unit of work
@@ -35,6 +40,7 @@ _TOKENS = re.compile(
       | @[A-Za-z0-9_]++
       | (?: 0[xX][0-9A-Fa-f]++ | (?: [0-9]++(?:\.[0-9]*+)? | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )? ) (?![A-Za-z0-9_])
       | "[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+" | '[^'\\\x00-\x1f]*+(?:\\.[^'\\\x00-\x1f]*+)*+'
+      | \{documentdb-formattableorderbyquery-filter\}
       | >>> | << | >> | <= | >= | != | <> | \|\| | \?\? | (?!/\*)[-+*/%<>=&|^~?:.,(){}\[\]]
       )
     | (.+)
@@ -46,7 +52,7 @@ _TOKENS = re.compile(
 _SYMBOLS = ">>> << >> <= >= != || ?? - + * / % < > = & | ^ ~ ? : . , ( ) { } [ ]".split()
 _KINDS = (
     {symbol: symbol for symbol in _SYMBOLS}
-    | {"<>": "!="}
+    | {"<>": "!=", FILTER: "true"}
     | {keyword: keyword for keyword in KEYWORDS}
     | {word: word for word in _LITERAL_WORDS}
 )
@@ -185,3 +191,21 @@ def _bad_string(quoted: str, at: int) -> Failure:
 
 def _excerpt(text: str, at: int) -> str:
     return text[at : at + 40].encode("utf-8", "replace").decode()
+
+
+# Shapes.
+
+_SHAPE_CHARACTERS_MAX: Final = 16_384
+_CONSTANTS: Final = frozenset(("string", "number", "parameter"))
+
+
+def shape_of(text: str) -> str:
+    """The text of a query with its constants taken out: queries of one shape differ in values only. It is a text that
+    can be read; what is too long for a person has no shape."""
+    return _kept_shape(text) if len(text) <= _SHAPE_CHARACTERS_MAX else "a long query"
+
+
+@lru_cache(1024)
+def _kept_shape(text: str) -> str:
+    words = ["?" if token.kind in _CONSTANTS else token.text for token in tokens_of(text) if token.kind != "end"]
+    return " ".join(words)

@@ -23,6 +23,17 @@ def parse_filter(text: str) -> tree.Query:
     start = parser.token.start
     sources = parser.sources() if parser.token.kind == "FROM" else ()
     parser.expect("WHERE")
+    return _filter(parser, start, sources)
+
+
+def parse_condition(text: str) -> tree.Query:
+    """The same of a condition alone, `c.a = 1`: the item is `c`."""
+    parser = Parser(tokens_of(text))
+    start = parser.token.start
+    return _filter(parser, start, (tree.Source(start, start, tree.Name(start, start, "c"), None, False),))
+
+
+def _filter(parser: Parser, start: int, sources: tuple[tree.Source, ...]) -> tree.Query:
     where = parser.expression()
     end = parser.expect("end").end
     yes = tree.Item(start, start, tree.Literal(start, start, True), None)

@@ -1,0 +1,1 @@
+"""JavaScript in commands of MongoDB: `$where`, `$function`, `$accumulator` and mapReduce."""
