@@ -214,6 +214,14 @@ class Contestant:
             ],
         }
 
+    def container_of(self, workload: str) -> str:
+        return self._created if workload == CREATE else self._items
+
+    @staticmethod
+    def count_of(workload: str) -> int:
+        """The requests of a turn."""
+        return REQUESTS[workload]
+
     def _connected(self) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self._server.port), _ANSWER_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -227,7 +235,7 @@ class Contestant:
         if not self._sockets:  # opened late: the server closes idle connections while the others are filled
             self._sockets = [self._connected() for _ in range(CONNECTIONS)]
         requests = list(self._requests(workload))
-        threads_before = _thread_cpu_ns(self._server.pid)
+        threads_before = thread_cpu_ns(self._server.pid)
         begin_s = time.perf_counter()
         for at in range(0, len(requests), CONNECTIONS):
             for connection, request in zip(self._sockets, requests[at:], strict=False):
@@ -235,9 +243,7 @@ class Contestant:
             for connection in self._sockets:
                 _read_answer(connection)
         wall_s = time.perf_counter() - begin_s
-        cpu_ns = sum(
-            after - threads_before.get(thread, 0) for thread, after in _thread_cpu_ns(self._server.pid).items()
-        )
+        cpu_ns = sum(after - threads_before.get(thread, 0) for thread, after in thread_cpu_ns(self._server.pid).items())
         return Turn(wall_s * 1e6 / len(requests), cpu_ns / 1e3 / len(requests))
 
     def _requests(self, workload: str) -> Iterator[bytes]:
@@ -273,7 +279,7 @@ def _some(connection: socket.socket) -> bytes:
     return received
 
 
-def _thread_cpu_ns(pid: int) -> dict[str, int]:
+def thread_cpu_ns(pid: int) -> dict[str, int]:
     """Processor time of each thread, in user and kernel mode, from the scheduler's own count (Linux)."""
     found = {}
     for thread in Path(f"/proc/{pid}/task").iterdir():

@@ -18,13 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from bench import (
+    advise,
+    captures,
+    cluster,
     compare,
     expiry,
     feed,
+    foresight,
     gremlin,
     imports,
     load,
     mongo,
+    portal,
     queries,
     report,
     scripts,
@@ -205,8 +210,13 @@ SECTIONS: dict[str, Measure] = {
     "scripts": scripts.measure,
     "import": imports.measure,
     "expiry": expiry.measure,
+    "captures": captures.measure,
     "feed": feed.measure,
+    "foresight": foresight.measure,
+    "advise": advise.measure,
     "snapshots": snapshots.measure,
+    "cluster": cluster.measure,
+    "portal": portal.measure,
 }
 CONTESTS = ("read", "create", "upsert", "batch", "large", "query", "split")
 

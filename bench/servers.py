@@ -116,6 +116,13 @@ def start_armillary(
     return _start_saying(f"armillary, {durability}", [sys.executable, "-m", "armillary", *arguments], environment)
 
 
+def start_node(directory: Path, url: str, name: str) -> Server:
+    """A node of the cluster whose log this PostgreSQL holds."""
+    arguments = ["serve", "--data", str(directory), "--sql-port", "0", "--cluster-port", "0", "--node", name]
+    environment = {"ARMILLARY_CLUSTER": url}
+    return _start_saying(f"node {name}", [sys.executable, "-m", "armillary", *arguments], environment)
+
+
 def start_tables(directory: Path, durability: str, account: str, key: str) -> Server:
     """Armillary, with its Table endpoint."""
     arguments = ["serve", "--data", str(directory), "--sql-port", "0", "--durability", durability, "--account", account]

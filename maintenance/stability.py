@@ -15,11 +15,12 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
-from armillary import changefeed
+from armillary import changefeed, testing
 from armillary.account.snapshots.snapshot_files import MAGIC
-from armillary.doors.control import metrics
 from armillary.doors.control.door import PREFIX, REQUESTS
+from armillary.doors.control.metrics.metric_table import METRICS
 from armillary.doors.gremlin.errors import ROWS as GREMLIN_ROWS
 from armillary.doors.mongo.errors import CODES as MONGO_CODES
 from armillary.doors.sql.errors import ROWS as SQL_ROWS
@@ -28,8 +29,9 @@ from armillary.languages.mongo.errors import code_name
 from armillary.model import layout
 from armillary.model.encoding import FORMAT_BSON, FORMAT_JSON
 from armillary.storage.directory import FORMAT_VERSION, FORMATS_READ
+from armillary.testing import plugin
 from armillary.tools import cli
-from armillary.tools.settings import OPTIONS
+from armillary.tools.settings import ACCEPTED
 from armillary.tools.transfer.arguments import KEY_VARIABLE
 
 ROOT = Path(__file__).parents[1]
@@ -110,6 +112,10 @@ TITLES = {
         "The module `armillary.changefeed`",
         "Names and parameters; new parameters have defaults.",
     ),
+    "armillary.testing": (
+        "The module `armillary.testing` and the pytest plugin",
+        "Names and parameters; new parameters have defaults. [testing.md](testing.md) says what they do.",
+    ),
     "errors": (
         "Errors on the wire",
         "What each protocol answers for a kind of failure: HTTP status, sub-status and code (SQL); HTTP status and "
@@ -129,8 +135,8 @@ Programs, scripts and dashboards may rely on everything on this page. A version 
 names says so under **Removed** in `CHANGELOG.md`; until 1.0 that may be a minor version, afterwards only a major one. A
 test compares the list with the code and fails if something is missing.
 
-Not promised: modules and functions inside the package other than `armillary.changefeed`, texts of the log, the layout
-of tables that commands print, and charges to the hundredth of a request unit.
+Not promised: modules and functions inside the package other than `armillary.changefeed` and `armillary.testing`, texts
+of the log, the layout of tables that commands print, and charges to the hundredth of a request unit.
 """
 
 
@@ -139,20 +145,20 @@ def collect() -> Facts:
     return {
         "commands": [*_commands(cli._parser(), "armillary")],
         "settings": [*_settings()],
-        "variables": sorted([*(option.variable for option in OPTIONS.values()), KEY_VARIABLE]),
+        "variables": sorted([*(option.variable for option in ACCEPTED.values()), KEY_VARIABLE]),
         "exit codes": [f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()],
         "control API": [f"{method} {PREFIX.decode()}/{path}" for method, path in REQUESTS],
         "metrics": metric_names(),
         "stored formats": [*_formats()],
-        "armillary.changefeed": [*_signatures()],
+        "armillary.changefeed": [*_signatures(changefeed)],
+        "armillary.testing": [*_signatures(testing), *_fixtures()],
         "errors": [*_errors()],
         "error texts": [f"{protocol}: {text}" for protocol, texts in TEXTS.items() for text in texts],
     }
 
 
 def metric_names() -> list[str]:
-    found = re.findall(r'_metric\("(\w+)", "(\w+)"', inspect.getsource(metrics))
-    return sorted(f"armillary_{name} ({kind})" for name, kind in found)
+    return sorted(f"{metric.name} ({metric.kind})" for metric in METRICS)
 
 
 def texts_of_the_code() -> str:
@@ -182,7 +188,7 @@ def _commands(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
 
 
 def _settings() -> Iterator[str]:
-    for option in OPTIONS.values():
+    for option in ACCEPTED.values():
         is_value = option.default_text and " " not in option.default_text and not option.is_secret
         yield f"{option.name} = {option.default_text}" if is_value else option.name
 
@@ -198,9 +204,16 @@ def _formats() -> Iterator[str]:
     yield f"snapshot files begin with {MAGIC.decode()!r}"
 
 
-def _signatures() -> Iterator[str]:
-    for name in sorted(changefeed.__all__):
-        value = getattr(changefeed, name)
+def _fixtures() -> Iterator[str]:
+    for name, value in sorted(vars(plugin).items()):
+        if type(value).__name__ == "FixtureFunctionDefinition" and not name.startswith("_"):
+            yield f"fixture {name}"
+    yield "marker armillary, with settings by name"
+
+
+def _signatures(module: ModuleType) -> Iterator[str]:
+    for name in sorted(module.__all__):
+        value = getattr(module, name)
         yield name
         if inspect.isclass(value):
             yield from _parameters(name, value)

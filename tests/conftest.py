@@ -7,6 +7,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,17 @@ from support.process import ServerProcess
 pytest_plugins = ["support.compatibility"]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def runtime_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where servers in memory keep the file that commands find them by: not in that of the user who runs the tests."""
+    directory = tmp_path_factory.mktemp("runtime")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_RUNTIME_DIR", str(directory))
+        yield directory
+
+
 SEED = 20_261_116  # of `make test`, which is to fail or to pass alike each time
-SHARE = 5  # one in so many of the inputs and of the seeds of random tests is taken there
+SHARE = 20  # one in so many of the inputs and of the seeds of random tests is taken there
 SEEDS_MIN = 2  # of a test that is parametrised with them
 
 
@@ -28,14 +38,16 @@ SEEDS_MIN = 2  # of a test that is parametrised with them
 FIRST = """
     faults/test_kill.py fuzz/test_queries.py sdk/test_splits.py faults/test_elastic.py unit/account/test_reshaping.py
     faults/test_elastic_simulation.py unit/doors/mongo/test_mongodoor_differential.py conformance/test_sql_client.py
-    sdk/test_javascript.py sdk/test_changes.py unit/languages/gremlin/test_gremlin_templates.py faults control sdk fuzz
-    hostile storage examples conformance unit/house unit/account unit/scripts unit/doors
+    sdk/test_javascript.py sdk/test_changes.py browser unit/languages/gremlin/test_gremlin_templates.py faults control
+    sdk fuzz hostile unit/query/test_query_differential.py clients foresight storage examples conformance unit/house
+    unit/query unit/insight unit/account unit/scripts unit/doors
 """.split()
 TESTS = Path(__file__).parent
 
 
-def place_of(item: pytest.Item) -> int:
-    path = item.path.relative_to(TESTS)
+@cache  # of some hundred files, for many thousand tests
+def place_of(file: Path) -> int:
+    path = file.relative_to(TESTS)
     return next((place for place, name in enumerate(FIRST) if path.is_relative_to(name)), len(FIRST))
 
 
@@ -49,6 +61,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=seed_option,
         default=None,
         help="what the random tests start from: a number, or 'draw' for a new one, as `make soak` does",
+    )
+    parser.addoption(
+        "--renew-snapshots", action="store_true", help="write the captures of terminals anew: tests/control/snapshots"
     )
 
 
@@ -82,9 +97,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks every random test. Parametrised seeds are fixed numbers, which --seed moves along: a fifth of them, but
+    """Marks every random test. Parametrised seeds are fixed numbers, which --seed moves along: a twentieth of them, but
     two at least, are for `make test`."""
-    items.sort(key=place_of)
+    items.sort(key=lambda item: place_of(item.path))
     shift = config.option.seed or 0
     counts: Counter[str] = Counter()
     calls: list[tuple[pytest.Item, str, Any]] = []
@@ -112,7 +127,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def amount(request: pytest.FixtureRequest) -> Amount:
     """amount(20_000): how many inputs a random test makes. All of them from a seed that is given or drawn, as `make
-    soak` does; a fifth in `make test`, where they are the same ones each time."""
+    soak` does; a twentieth in `make test`, where they are the same ones each time."""
     share = SHARE if request.config.option.seed is None else 1
     return lambda count: count // share
 

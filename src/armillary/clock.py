@@ -9,8 +9,11 @@ import random
 import secrets
 import time
 import uuid
+from collections.abc import Coroutine
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -92,6 +95,22 @@ class MovableClock:
     def advance(self, seconds: float) -> None:
         assert seconds >= 0, "time does not go back"
         self._ahead_s += seconds
+
+
+async def within(clock: Clock, limit_s: float, work: Coroutine[Any, Any, T]) -> T:
+    """Await something for at most so long, by a clock. Raises TimeoutError. Unlike asyncio.timeout it needs no current
+    task."""
+    running = asyncio.ensure_future(work)
+    timer = asyncio.ensure_future(clock.sleep(limit_s))
+    timer.add_done_callback(lambda done: None if done.cancelled() else running.cancel())
+    try:
+        return await running
+    except asyncio.CancelledError:
+        if timer.done() and not timer.cancelled():
+            raise TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
 
 
 class Dice:

@@ -39,6 +39,7 @@ class Kind(Enum):
     RANGE_BUSY = auto()  # the partition key range is completing its split
     NAME_STALE = auto()  # a cached name points to a dropped container
     NOT_LEADER = auto()  # a write that was sent to a node of a cluster that follows
+    STALE_HERE = auto()  # a read that this node of a cluster is too far behind for
     # Not now.
     THROTTLED = auto()
     RETRY_WITH = auto()
@@ -60,7 +61,9 @@ class Reason(Enum):
     CROSS_PARTITION_OFF = auto()  # the client has not enabled queries over several partitions
     HELD_TOO_MUCH = auto()  # one step of a traversal reads more than may be held in memory
     HISTORY_LOST = auto()  # events after the position to resume from are no longer kept
+    JAVASCRIPT_FAILED = auto()  # a function that a command carries threw, or was stopped
     POSITION_LOST = auto()  # the item that a tailing read stands at was evicted
+    ROLE_CHANGED = auto()  # the node of the cluster took over while the request ran
     PARALLEL_ARRAYS = auto()  # an index over two arrays of one document
     HASHED_ARRAY = auto()  # a hashed index over an array
     SNAPSHOT_UNAVAILABLE = auto()  # the rules of the container changed after the snapshot of the transaction

@@ -13,6 +13,10 @@ all numbers that two modules share are here. These kinds of numbers stay in the 
 
 from __future__ import annotations
 
+from armillary.cluster_limits import *  # noqa: F403 - read as limits.NAME like the others
+from armillary.foresight_limits import *  # noqa: F403 - read as limits.NAME like the others
+from armillary.history_limits import *  # noqa: F403 - read as limits.NAME like the others
+
 KB = 1024
 MB = 1024 * KB
 GB = 1024 * MB
@@ -51,14 +55,12 @@ BURST_SECONDS_MAX = 300
 MINUTE_POOL_FACTOR = 10  # historical: 1,000 request units per minute for every 100 a second
 MINUTE_POOL_PARTITION_RU_MAX = 5_000
 THROUGHPUT_BUCKETS = 5
-# Ours: the memory of charges.
-METERED_SECONDS = 15
-METERED_KEYS_MAX = 1_024  # logical partitions counted separately, per partition
 
 # Requests.
 BODY_BYTES_MAX = 4 * MB  # of one request; operations have their own, smaller limits
 BATCH_BYTES_MAX = 2 * MB
 BATCH_OPERATIONS_MAX = 100
+BULK_PROCEDURE_OPERATIONS_MAX = 500  # of a call of `__.sys.commonBulkInsert`: clients send what was not done again
 TRANSACTION_CHANGES_MAX = 1 << 16  # ours: the log numbers the changes of one transaction in two bytes (layout.py)
 PAGE_ITEMS_DEFAULT = 100
 PAGE_ITEMS_MAX = 1000
@@ -69,6 +71,7 @@ SAMPLED_KEYS_MAX = 10_000  # ours: partition keys counted for the statistics of 
 QUERY_TEXT_BYTES_MAX = 512 * KB
 CLOCK_SKEW_S = 15 * 60
 ACCOUNT_KEY_BYTES_MIN = 16  # decoded (ours; the service makes keys of 64)
+SECRET_FILE_BYTES_MAX = 64 * KB  # of a file that holds one key or URL; more is another file, named by mistake
 ROUTES_REMEMBERED_MAX = 4096  # cached feed paths (ours: bounds memory at 4096 x 1 KB)
 ROUTE_REMEMBERED_BYTES_MAX = KB
 ACTIVITY_ID_BYTES_MAX = 64  # of the client's, which is echoed (ours; a GUID has 36)
@@ -96,6 +99,8 @@ MONGO_CURSOR_SECONDS = 10 * 60
 MONGO_CURSORS_MAX = 10_000  # ours
 MONGO_AWAIT_SECONDS = 1.0  # how long an awaitData getMore waits by default
 MONGO_HELLO_SECONDS_MAX = 60.0  # ours: how long an awaitable hello is held at most
+MONGO_CAUSAL_SECONDS_MAX = 10.0  # ours: how long a read without maxTimeMS waits for afterClusterTime
+MONGO_CLOCK_DRIFT_SECONDS = 365 * 86_400  # later cluster times of clients are ignored
 MONGO_TRANSACTION_SECONDS = 60.0
 MONGO_SNAPSHOT_SECONDS = 300  # how long a snapshot can be read
 MONGO_SNAPSHOTS_MAX = 32  # ours: snapshots held at a time
@@ -107,6 +112,8 @@ MONGO_EVENTS_LOOK = 1_000  # events written between two checks of their number
 MONGO_STREAM_POLL_SECONDS = 0.02  # how soon a waiting change stream sees a change
 MONGO_SCRAM_256_ITERATIONS = 15_000
 MONGO_SCRAM_1_ITERATIONS = 10_000
+MONGO_USERS_MAX = 1_000  # users of databases: all are stored as one value
+MONGO_USER_ROLES_MAX = 100  # ours, for the same reason; roles on all databases need one
 
 # Tables (service limits; 1 KB keys and 255 characters of a name are Azure Storage's too).
 TABLE_NAME_CHARACTERS_MAX = 254
@@ -137,10 +144,36 @@ UNIQUE_KEYS_MAX, UNIQUE_KEY_PATHS_MAX = 10, 16
 
 # The control door (ours).
 CONTROL_BODY_BYTES_MAX = 256 * KB
+MANAGEMENT_BODY_BYTES_MAX = 1024 * KB  # of the management API: the longest indexing policy fits
 CLOCK_ADVANCE_S_MAX = 10 * 366 * 86_400  # of a movable clock, in one step
 CLOCK_NOW_S_MAX = 4_102_444_800  # the year 2100: item timestamps and tombstones have 32 bits
 OVERVIEW_SECONDS = 10  # how far back the charges of a partition are shown
 OVERVIEW_TOP_DEFAULT, OVERVIEW_TOP_MAX = 10, 1000  # logical partitions listed with the highest charges
+EVENTS_MAX = 1_000  # of an account, that are kept for those who look
+EVENTS_DEFAULT = 200  # listed by one request
+EVENT_AGAIN_SECONDS = 1.0  # between two events about one fault rule
+EVENT_FULL_SECONDS = 60.0  # the same about a full key or a full disk
+# Captures of requests (ours): what one may hold, so that it can be left running and forgotten.
+CAPTURES_MAX = 8  # of an account
+CAPTURE_REQUESTS_MAX = 1_000_000
+CAPTURE_BYTES_MAX = 256 * 1024 * KB  # of its file
+CAPTURE_SECONDS_DEFAULT, CAPTURE_SECONDS_MAX = 3_600, 86_400
+CAPTURE_LEAVES_MAX, CAPTURE_LEAF_DEPTH_MAX = 64, 5  # scalar paths of an item whose digests are kept
+CAPTURE_MEMBERS_MAX = 4_096  # members of an item that are looked at for them
+CAPTURE_VALUES_MAX = 64  # of a list in a filter; more are counted
+CAPTURE_VALUE_BYTES_MAX = 128  # of a value that is kept readable
+CAPTURE_WAITING_BYTES_MAX = 8 * 1024 * KB  # lines that the disk has not taken yet; more requests are not recorded
+CAPTURE_FLUSH_SECONDS = 1.0
+CAPTURE_FLUSH_BYTES = 256 * KB  # lines that are compressed together
+CAPTURE_PART_BYTES = 1024 * KB  # of its file, sent in one answer
+WATCH_SECONDS = 1.0  # between two comparisons of the figures of a container
+WATCH_WAIT_MS_MAX = 5_000
+WATCH_WAITING_MAX = 64  # requests that wait for a change
+WATCH_PARTITIONS_MAX = 10_000  # of one answer
+WATCH_COMPRESSED_BYTES_MIN = 64 * KB  # of an answer; shorter ones are sent as they are
+WATCH_GONE_MAX = 1_000  # partitions that were split or merged away, remembered for each container
+WATCH_FORGOTTEN_SECONDS = 60.0  # without a question, after which the figures of a container are dropped
+CHANGES_POLL_SECONDS = 0.05  # between two looks for new changes while a request waits for them
 OVERVIEW_KEYS_MAX = 1_000_000  # logical partitions examined for that: some seconds
 
 # Faults on request, for tests of applications (ours).
@@ -150,6 +183,7 @@ FAULT_DELAY_MS_MAX = 60_000
 # Upkeep (ours).
 UPKEEP_SECONDS = 0.003  # time slice of background work, and of one transaction of it
 UPKEEP_BYTES = 256 * KB  # of the items or entries of one slice
+SAMPLE_BYTES_MAX = 32 * MB  # of items in a sample; a bound in time would make it depend on how busy the machine is
 UPKEEP_AT_ONCE = 8  # its transactions under way, made durable by one sync; a writer waits for no more than these
 SWEEP_ITEMS_MAX = 1_000  # expired items or log entries examined in one pass
 SWEEP_SMALL_BYTES = 4 * KB  # smaller expired items are deleted without counting their terms: 0.1 ms
@@ -262,6 +296,17 @@ SIGN_IN_FAILURES_FREE = 50  # answered at once; the allowance refills at the rat
 SIGN_IN_FAILURES_PER_S = 20.0
 SIGN_IN_WAIT_SECONDS_MAX = 2.0  # that an answer is delayed; further failures get none, and their connections are closed
 SIGN_IN_ADDRESSES_MAX = 4096  # addresses remembered
+
+# Log-ins of the portal (ours).
+LOG_INS_MAX = 64  # the oldest ends when one more begins
+LOG_IN_IDLE_SECONDS = 8 * 3600.0
+LOG_IN_SECONDS_MAX = 24 * 3600.0
+LOG_IN_TICKETS_MAX = 64  # not used yet; the oldest ends
+LOG_IN_TICKET_SECONDS = 60.0
+LOG_IN_FAILURES_MAX = 10  # wrong keys of one address in the time below; then it has to wait for the rest of it
+LOG_IN_FAILURES_SECONDS = 60.0
+PORTAL_FILES_HELD_BYTES_MAX = 3 * MB  # of its files in memory, plain and compressed
+PORTAL_GREMLIN_BYTES_MAX = 16 * MB  # of the results of one script
 # The security log (ours). One line a minute for each address that is refused, so that a flood is seen and stays cheap;
 # one line an hour for each address that is let in.
 SECURITY_LOG_REFUSED_S = 60.0
@@ -290,6 +335,9 @@ REOPEN_SECONDS_MIN, REOPEN_SECONDS_MAX = 0.05, 5.0  # between attempts to reopen
 # Space kept free on the disk, so that accepted writes can be flushed and compacted: a share, within bounds.
 FREE_DISK_BYTES_MIN, FREE_DISK_BYTES_MAX, FREE_DISK_SHARE = 64 * MB, 512 * MB, 0.02
 FREE_DISK_CHECK_SECONDS = 0.2
+FREE_DISK_WARNING_FACTOR = 2  # ours: below this many times the reserve the log and `ready` warn
+FREE_DISK_WARNING_SECONDS = 600.0  # between two warnings in the log
+LOOP_LAG_SECONDS = 0.5  # between two looks at how late the event loop is
 COMPOSITE_PATHS_TOTAL_MAX = 100
 INDEX_PATH_CHARACTERS_MAX = 2048  # ours: deeper or longer paths of items are not indexed; queries look at the items
 INDEX_MEMO_BYTES_MAX = 4 * MB  # ours: cache of resolved paths of a policy
@@ -302,29 +350,9 @@ VECTOR_SEARCH_LIST_MIN, VECTOR_SEARCH_LIST_MAX = 25, 500
 VECTOR_SHARD_PATHS_MAX = 1
 COMPUTED_PROPERTIES_MAX = 20
 CHANGE_FEED_RETENTION_MINUTES_MAX = 30 * 24 * 60
+MOVED_FILTERS_MAX = 100  # ours: items that were moved out of a container; each write there is compared with all filters
+MOVED_FILTER_CHARACTERS_MAX = 4_096
 MIGRATION_VERSION_MINUTES = 7 * 24 * 60  # how long a container keeps versions while it is migrated
-
-# The replicated log of a cluster (ours).
-LOG_ROW_BYTES_MAX = 1 * MB  # of one row; a larger group is several rows, and one larger value is a row of its own
-LOG_RETRY_SECONDS = 0.1  # between attempts at an append whose outcome is unknown
-LOG_POLL_SECONDS = 0.25  # how long a follower waits for news before it asks again
-LOG_READ_BYTES = 8 * MB  # that a follower reads at once
-LOG_TABLE_ROWS = 8_192  # of one table on PostgreSQL; trimming drops whole tables, of 8 GB at most
-LOG_READ_ROWS = 1_000  # that one statement looks at
-LOG_TAIL_SECONDS_MIN, LOG_TAIL_SECONDS_MAX = 0.005, 0.05  # between two looks for news; longer while nothing comes
-LOG_CONNECT_SECONDS = 3.0  # to connect to one host of PostgreSQL and to check its settings
-LOG_CALL_SECONDS = 10.0  # of every call but an append, which ends only when its outcome is known
-LOG_PRIMARY_SECONDS = 2.0  # of waiting after which the other hosts are asked whether one was promoted
-LOG_KEEPALIVE_SECONDS = 5  # without any packet of the peer until a connection is dead
-LOG_TRIM_LOCK_MS = 200  # appends wait for a trim that waits for a backup: it gives up soon and comes again
-LOG_IDLE_TRANSACTION_MS = 5_000  # PostgreSQL ends the transaction of a node that stopped in the middle of a take-over
-LOG_WAIT_SECONDS_MAX = 10.0  # how long a write waits for the log before it is refused with a retry-after
-LOG_WATCH_SECONDS = 0.5  # how often that is looked at
-HAND_OVER_POLL_SECONDS = 0.005
-LOG_REPORT_SECONDS = 2.0  # how often a replica syncs its state and tells how far it has come
-LEASE_SECONDS = 2.0  # how long a leader may answer strong reads after a renewal, counted from before it was sent
-LEASE_RENEW_SECONDS = 0.5
-LEASE_MARGIN_SECONDS = 0.5  # a rival waits this much longer than the lease: clocks of machines run at unequal rates
 
 # Splits and merges (ours unless said otherwise).
 LOAD_TABLE_BYTES = 8 * MB  # of one table file of a copy: finishing one holds the loop for some 5 ms

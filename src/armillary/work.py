@@ -211,8 +211,8 @@ def too_much_memory() -> Failure:
 
 
 def can_wait() -> bool:
-    """Whether this code is executed by `run`."""
-    return isinstance(getcurrent(), Run)
+    """Whether this code is executed by `run`, and not by `bounded` inside it."""
+    return _bound is None and isinstance(getcurrent(), Run)
 
 
 def wait(awaitable: Awaitable[T]) -> T:

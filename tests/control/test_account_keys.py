@@ -16,13 +16,14 @@ from azure.core.exceptions import HttpResponseError
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError
 from azure.data.tables import TableServiceClient
-from control.conftest import Operator, Start
+from control.conftest import Start
 from gremlin_python.driver.client import Client as GremlinClient
 from gremlin_python.driver.protocol import GremlinServerError
 from gremlin_python.driver.serializer import GraphSONSerializersV2d0
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 from support.process import KEY, READY_S
+from support.server_operator import Operator
 
 SECONDARY, READ_ONLY, SECOND_READ_ONLY, WRONG = (base64.b64encode(bytes([each]) * 64).decode() for each in range(4))
 pytestmark = [

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
-from control.conftest import Operator
 from support.process import KEY, ServerProcess, clean_environment
+from support.server_operator import Operator
 
 from armillary.changefeed import ALL_VERSIONS, Changes, Consumer, RangeLag, estimate_lag
 

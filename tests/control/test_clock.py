@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
-from control.conftest import Operator, Start
+from control.conftest import Start
 from support.process import KEY
+from support.server_operator import Operator
 
 
 def test_items_expire_when_the_clock_is_moved(start_operator: Start) -> None:

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 from azure.cosmos import CosmosClient
-from control.conftest import Operator, Start
-from support.process import KEY, ServerProcess, clean_environment, run_armillary
+from control.conftest import Start
+from support.process import KEY, ServerProcess, call_armillary, clean_environment, run_armillary
+from support.server_operator import Operator
 
 
 def test_the_examples_of_the_issue(operator: Operator, name: str) -> None:
@@ -44,20 +45,22 @@ def test_a_good_key_beside_a_bad_one(operator: Operator, name: str) -> None:
         )
     with CosmosClient(operator.server.url, KEY) as client:
         database = client.get_database_client(name)
-        for number in range(60):
+        for number in range(120):
             document = {"id": str(number), "customer": f"c{number}", "country": "de", "text": "x" * 200}
             for container in ("good", "bad"):
                 database.get_container_client(container).create_item(document)
     drawn = operator.command("partitions", f"{name}/good", f"{name}/bad", "--top", "3")
-    assert drawn.count("skewed") == 1 and drawn.count("well spread") == 1
+    assert drawn.count("Verdict: good") == 1 and drawn.count("Verdict: poor") == 1
     assert "Side by side" in drawn and "█" in drawn
+    assert f"The better key is that of {name}/good: " in drawn
     assert '"de"' in drawn and "100 %" in drawn
     good, bad = operator.json("partitions", f"{name}/good", f"{name}/bad")
     assert len(good["largestKeys"]) == 10
-    assert sum(each["items"] for each in good["partitions"]) == 60
-    assert [each["items"] for each in bad["partitions"] if each["items"]] == [60]
+    assert sum(each["items"] for each in good["partitions"]) == 120
+    assert [each["items"] for each in bad["partitions"] if each["items"]] == [120]
+    assert (good["verdict"]["verdict"], bad["verdict"]["verdict"]) == ("good", "poor")
     keys = operator.json("keys", f"{name}/bad")
-    assert [(each["key"], each["items"]) for each in keys["largestKeys"]] == [(["de"], 60)]
+    assert [(each["key"], each["items"]) for each in keys["largestKeys"]] == [(["de"], 120)]
     assert '"de"' in operator.command("keys", f"{name}/bad")
     operator.command("databases", "delete", name, "--yes")
 
@@ -123,7 +126,24 @@ def test_the_key_outlives_a_restart_and_is_for_the_owner_alone(start_operator: S
     assert json.loads(file.read_text())["url"] == second.server.url
 
 
-def test_a_server_in_memory_has_a_control_api_only_with_a_key(tmp_path: Path) -> None:
+def test_a_server_in_memory_makes_a_key_that_commands_find(tmp_path: Path, runtime_directory: Path) -> None:
+    server = ServerProcess.start(None)
+    file = runtime_directory / "armillary" / f"memory-{server.port}" / "control.json"
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert json.loads(file.read_text())["key"] not in server.log
+    asked = ("databases", "--json")
+    outcome = call_armillary(*asked, "--url", server.url, directory=tmp_path)
+    assert json.loads(outcome.stdout) == {"databases": []}, outcome.stderr
+    outcome = call_armillary(*asked, environment={"ARMILLARY_SQL_PORT": str(server.port)}, directory=tmp_path)
+    assert json.loads(outcome.stdout) == {"databases": []}, outcome.stderr
+    for arguments in (("--data", str(tmp_path / "none")), ("--url", f"http://db.example:{server.port}")):
+        outcome = call_armillary(*asked, *arguments, directory=tmp_path)
+        assert (outcome.returncode, "There is no control key in" in outcome.stderr) == (2, True), arguments
+    server.stop()
+    assert not file.parent.exists()
+
+
+def test_a_server_in_memory_with_a_key_of_the_settings(tmp_path: Path) -> None:
     key = "Y29udHJvbCBrZXkgb2YgdGhlIHRlc3Rz"
     server = ServerProcess.start(None, "--control-key", key)
     outcome = run_armillary(

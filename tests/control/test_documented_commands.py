@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from azure.cosmos import CosmosClient, PartitionKey
-from control.conftest import Operator, Start
+from control.conftest import Start
 from support.process import KEY
+from support.server_operator import Operator
 
 from armillary.tools.cli import main
 

@@ -11,8 +11,8 @@ import pytest
 from azure.core.exceptions import ServiceRequestError, ServiceResponseError
 from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError
-from control.conftest import Operator
 from support.process import KEY
+from support.server_operator import Operator
 
 AddRule = Callable[..., int]
 

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 from azure.cosmos import CosmosClient, PartitionKey
-from control.conftest import Operator
 from support.forked import Forked
 from support.process import KEY, clean_environment
+from support.server_operator import Operator
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.cosmos import CosmosClient
-from control.conftest import Operator
 from fuzz.world import Signer
 from support.process import KEY, ServerProcess
+from support.server_operator import Operator
 
 PATHS = ("databases", "containers", "metrics", "faults", "clock", "databases/x/containers/y/partitions", "nothing")
 

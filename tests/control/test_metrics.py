@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
-from control.conftest import Operator
 from support.process import KEY
+from support.server_operator import Operator
 
 
 class Bill:

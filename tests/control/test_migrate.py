@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from azure.cosmos import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosHttpResponseError
 from bson.int64 import Int64
-from control.conftest import Operator, Start
+from control.conftest import Start
 from pymongo import MongoClient
 from support.process import KEY
+from support.server_operator import Operator
 
 PRELOADED, WRITERS = 200, 3
+TENANTS = ("acme", "bolt", "cole")
 
 
 class Worker(threading.Thread):
@@ -192,3 +197,108 @@ def test_a_migration_that_a_crash_interrupts(tmp_path: Path, start_operator: Sta
     told = operator.json("migrate", "shop/orders", "shop/new", "--partition-key", "/customer")
     assert (told["stage"], told["verifiedItems"]) == ("switched", 2500)
     assert operator.json("containers", "show", "shop/orders")["partitionKey"] == ["/customer"]
+
+
+class Tenants(Worker):
+    """Writes items of several tenants to the shared container, and where a refusal says that they are."""
+
+    def __init__(self, url: str, number: int) -> None:
+        client = CosmosClient(url, KEY)
+        super().__init__(client, number)
+        database = client.get_database_client("shop")
+        self._shared, self._own = database.get_container_client("shared"), database.get_container_client("acme")
+        self.redirected = 0
+
+    def work(self, count: int) -> None:
+        item: dict[str, Any] = {"id": f"w{self._number}-{count}", "tenant": TENANTS[count % 3], "n": 0}
+        self._write(lambda container: container.create_item(item))
+        self.items[item["id"]] = item
+        changed = {**item, "n": count}
+        self._write(lambda container: container.replace_item(item["id"], changed))
+        self.items[item["id"]] = changed
+        if not count % 5:
+            self._write(
+                lambda container: container.delete_item(item["id"], item["id" if container is self._own else "tenant"])
+            )
+            del self.items[item["id"]]
+
+    def _write(self, write: Callable[[ContainerProxy], Any]) -> None:
+        try:
+            write(self._shared)
+        except CosmosHttpResponseError as error:
+            # 404: removed between two writes of the same item.
+            if "moved to the container 'acme'" not in str(error) and error.status_code != 404:
+                raise
+            self.redirected += 1
+            write(self._own)
+
+
+def contents(client: CosmosClient, name: str) -> dict[str, dict[str, Any]]:
+    container = client.get_database_client("shop").get_container_client(name)
+    found = [{key: item[key] for key in ("id", "tenant", "n")} for item in container.read_all_items()]
+    assert len({item["id"] for item in found}) == len(found)
+    return {item["id"]: item for item in found}
+
+
+def test_a_tenant_gets_a_container_of_its_own(start_operator: Start) -> None:
+    operator = start_operator()
+    operator.command("containers", "create", "shop/shared", "--partition-key", "/tenant", "--throughput", "12000")
+    workers = [Tenants(operator.server.url, number) for number in range(WRITERS)]
+    for worker in workers:
+        for count in range(1, 20):
+            worker.work(-count)
+        worker.start()
+    move = ("migrate", "shop/shared", "shop/acme", "--filter", "c.tenant = 'acme'", "--partition-key", "/id")
+    told = operator.json(*move, "--throughput", "400")
+    assert told["stage"] == "caught up" and told["itemsRemoved"] == 0
+    told = operator.json(*move, "--throughput", "400", "--remove")
+    assert told["stage"] == "moved" and told["itemsRemoved"] > 0
+    for worker in workers:
+        worker.is_counting = True
+    while any(worker.written_after < 6 and worker.failure is None for worker in workers):
+        workers[0].join(0.02)
+    for worker in workers:
+        worker.stopping.set()
+    for worker in workers:
+        worker.join()
+        assert worker.failure is None, worker.failure
+    model = {name: item for worker in workers for name, item in worker.items.items()}
+    with CosmosClient(operator.server.url, KEY) as client:
+        shared, acme = contents(client, "shared"), contents(client, "acme")
+    assert shared == {name: item for name, item in model.items() if item["tenant"] != "acme"}
+    assert acme == {name: item for name, item in model.items() if item["tenant"] == "acme"}
+    assert all(worker.redirected for worker in workers)
+    moved = operator.json("containers", "show", "shop/shared")["moved"]
+    assert moved == [{"filter": "c.tenant = 'acme'", "target": "acme"}]
+    assert "takes writes again" in operator.command("migrate", "shop/shared", "shop/acme", "--lift-fence")
+    assert "goes with 'filter'" in operator.command("migrate", "shop/shared", "shop/b", "--fixed", "--remove", code=2)
+    with_name = ("--filter", "c.tenant = 'b'", "--keep-as", "x")
+    assert "keep their names" in operator.command("migrate", "shop/shared", "shop/b", *with_name, code=2)
+
+
+def test_a_move_that_crashes_interrupt(tmp_path: Path, start_operator: Start) -> None:
+    """While items are copied, and while they are removed."""
+    operator = start_operator()
+    operator.command("containers", "create", "shop/shared", "--partition-key", "/tenant")
+    items = [{"id": str(number), "tenant": TENANTS[number % 3], "n": number} for number in range(2400)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    operator.command("import", str(tmp_path / "in.jsonl"), "shop/shared", "--state", str(tmp_path / "state"))
+    move = {"target": "acme", "filter": "c.tenant = 'acme'", "partitionKey": ["/id"], "remove": True}
+    for counter in ("itemsCopied", "itemsRemoved"):
+        operator.ask("POST", "databases/shop/containers/shared/migration", move)
+        while not operator.ask("GET", "databases/shop/containers/shared/migration")[counter] > 0:
+            pass
+        operator.server.kill()
+        operator = start_operator()
+    with CosmosClient(operator.server.url, KEY) as client:
+        left = contents(client, "shared")
+        assert contents(client, "acme").keys() == {item["id"] for item in items if item["tenant"] == "acme"}
+        container = client.get_database_client("shop").get_container_client("shared")
+        with pytest.raises(CosmosHttpResponseError, match="moved to the container 'acme'") as refused:
+            container.create_item({"id": "late", "tenant": "acme"})  # the fence was stored before the crash
+        assert refused.value.status_code == 403
+        if len(left) > 1600:  # else all were removed before the server was killed
+            told = operator.json("migrate", "shop/shared", "shop/acme", "--filter", "c.tenant = 'acme'", "--remove")
+            assert told["stage"] == "moved" and told["itemsRemoved"] == len(left) - 1600
+        assert contents(client, "shared").keys() == {item["id"] for item in items if item["tenant"] != "acme"}
+        assert len(contents(client, "acme")) == 800

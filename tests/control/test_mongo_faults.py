@@ -13,8 +13,8 @@ from urllib.parse import quote_plus
 
 import pymongo
 import pytest
-from control.conftest import Operator
 from support.process import KEY
+from support.server_operator import Operator
 
 JS = Path(__file__).parent.parent / "sdk" / "js"
 SCRIPT = """

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
-from control.conftest import Operator, Start
+from control.conftest import Start
 from support.process import KEY
+from support.server_operator import Operator
 
 
 @pytest.fixture

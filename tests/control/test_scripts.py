@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from control.conftest import Operator
+from support.server_operator import Operator
 
 MOVE = """function (from, to) {
     console.log("moving %s", from);

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
-from control.conftest import Operator, Start
+from control.conftest import Start
 from pymongo import MongoClient
 from support.process import KEY
+from support.server_operator import Operator
 
 from armillary.tools.cli import main
 

@@ -15,9 +15,10 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.cosmos import CosmosClient
 from azure.data.tables import TableServiceClient
 from bson.objectid import ObjectId
-from control.conftest import Operator, Start
+from control.conftest import Start
 from pymongo import MongoClient
 from support.process import KEY, call_armillary, clean_environment, run_armillary
+from support.server_operator import Operator
 
 from armillary.tools.transfer.endpoints.mongo_endpoint import MongoSource
 
@@ -108,7 +109,7 @@ def test_another_endpoint(operator: Operator, start_operator: Start, name: str, 
     transfer(other, tmp_path, "export", "far/there", f"cosmos:{operator.server.url}/{name}/fixed")
     assert stored(operator, f"{name}/fixed") == expected(rows(1100))
     refused = transfer(other, tmp_path, "import", here, "far/there", code=2, key="d3Jvbmc=")
-    assert "authorization" in refused
+    assert "does not accept the account key" in refused
     refused = transfer(other, tmp_path, "import", f"{here}-not", "far/there", code=2)
     assert "Not Found" in refused or "does not exist" in refused
 
@@ -172,9 +173,38 @@ def test_throughput_that_does_not_suffice(operator: Operator, name: str, tmp_pat
     operator.ask("PUT", f"databases/{name}/containers/small/mode", {"mode": "enforce"})
     said = transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/small")
     assert (said["rows"], said["badRows"]) == (300, 0)
-    partitions = operator.json("partitions", f"{name}/small")["partitions"]
-    assert sum(each["refused"] for each in partitions) > 0
+    (partition,) = operator.json("partitions", f"{name}/small")["partitions"]
+    assert said["refused"] == partition["refused"] > 0
     assert stored(operator, f"{name}/small") == expected(rows(300))
+    # What was refused is reported apart: the charge is that of an import that nothing is refused of.
+    operator.command("containers", "create", f"{name}/large", "--partition-key", "/deviceId", "--throughput", "600")
+    free = transfer(operator, tmp_path, "import", "in.jsonl", f"{name}/large")
+    assert said["chargeRu"] == pytest.approx(free["chargeRu"], abs=0.05)
+    assert free["refused"] == free["refusedRu"] == 0
+    assert said["chargeRu"] + said["refusedRu"] == pytest.approx(partition["chargedRu"], abs=0.05)
+    assert said["refused"] < 300, "requests are made smaller and fewer once some are refused"
+
+
+def test_rows_without_the_partition_key_are_counted_and_said(operator: Operator, name: str, tmp_path: Path) -> None:
+    lines = "id;deviceId;value\n1;a;x\n2;;x\n3;b;'y, z'\n"
+    (tmp_path / "in.csv").write_text(lines)
+    arguments = ("import", "in.csv", f"{name}/c", "--partition-key", "/deviceId")
+    said = transfer(operator, tmp_path, *arguments)
+    assert (said["rows"], said["rowsWithoutKey"]) == (3, 1)
+    assert [each.get("deviceId") for each in stored(operator, f"{name}/c")] == ["a", None, "b"]
+    told = call_armillary(*arguments, "--data", str(operator.directory), directory=tmp_path)
+    assert "1 row has no value at the partition key (/deviceId): they share one logical partition" in told.stdout
+    (tmp_path / "in.csv").write_text(lines.replace(";", "^"))
+    said = transfer(operator, tmp_path, *arguments, "--delimiter", "^", "--restart")
+    assert (said["rows"], said["rowsWithoutKey"]) == (3, 1)
+    for wrong, expected_text in (
+        (("--delimiter", "ab"), "--delimiter is 'ab'; expected one character, or tab."),
+        (("--delimiter", ";", "--format", "jsonl"), "--delimiter is for CSV files"),
+        (("--timeout", "0"), "--timeout is 0"),
+        (("--key", "d3Jvbmcgd3Jvbmcgd3Jvbmc="), "does not accept the account key"),
+        (("--url", "http://127.0.0.1:9"), "No server answers at http://127.0.0.1:9: Connection refused. Start it with"),
+    ):
+        assert expected_text in transfer(operator, tmp_path, *arguments, *wrong, code=2)
 
 
 @pytest.mark.parametrize("direction", ["import", "export"])
@@ -245,7 +275,9 @@ def test_refusals(operator: Operator, name: str, tmp_path: Path) -> None:
     assert "--format" in _refused(operator, tmp_path, "import", "in.txt", "a/b")
     assert "cannot be read" in _refused(operator, tmp_path, "import", "none.jsonl", "a/b")
     assert "--parallel" in _refused(operator, tmp_path, "import", "in.jsonl", "a/b", "--parallel", "0")
-    assert "does not answer" in _refused(operator, tmp_path, "import", "in.jsonl", "a/b", "--url", "http://127.0.0.1:9")
+    assert "No server answers" in _refused(
+        operator, tmp_path, "import", "in.jsonl", "a/b", "--url", "http://127.0.0.1:9"
+    )
 
 
 def _refused(operator: Operator, directory: Path, *arguments: str) -> str:
@@ -256,3 +288,28 @@ def _refused(operator: Operator, directory: Path, *arguments: str) -> str:
     )
     assert done.returncode == 2 and not done.stdout
     return done.stderr
+
+
+def test_one_partition_key_and_the_rows_of_a_query(operator: Operator, name: str, tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in.jsonl", rows(600))
+    command = "--partition-key /deviceId --partition-key /date --throughput 20000"
+    transfer(operator, tmp_path, "import", str(source), f"{name}/c", *command.split())
+
+    def exported(*arguments: str, code: int = 0) -> Any:
+        told = transfer(operator, tmp_path, "export", f"{name}/c", "out.jsonl", *arguments, "--restart", code=code)
+        return told if code else [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+
+    of_key = exported("--partition-key-value", "device-7", "--partition-key-value", "2017")
+    wanted = [row for row in rows(600) if row["deviceId"] == "device-7"]
+    assert expected(of_key) == expected([row for row in wanted if row["date"] == 2017])
+    assert expected(exported("--partition-key-value", "device-7")) == expected(wanted)
+    assert exported("--partition-key-value", "7") == []  # a number, not a text
+    # Merged over four partitions, in pages.
+    query = 'SELECT c.id, c["value"] FROM c WHERE c.date > 2016 ORDER BY c["value"] DESC'
+    chosen = [{"id": row["id"], "value": row["value"]} for row in rows(600) if row["date"] > 2016]
+    assert exported("--query", query) == sorted(chosen, key=lambda row: row["value"], reverse=True)
+    assert exported("--query", "SELECT VALUE {n: COUNT(1)} FROM c") == [{"n": 600}]
+    narrowed = exported("--query", "SELECT c.id FROM c", "--partition-key-value", "device-7")
+    assert expected(narrowed) == expected([{"id": row["id"]} for row in wanted])
+    assert "no objects" in exported("--query", "SELECT VALUE c.id FROM c", code=2)
+    assert "at most 2 times" in exported(*["--partition-key-value", "a"] * 3, code=2)

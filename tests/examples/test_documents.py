@@ -1,5 +1,5 @@
-"""The examples of README.md and of the first pages run as they are written: shell lines in a shell, Python programs
-in an interpreter, in a directory of their own with a server that the text itself starts.
+"""The examples of README.md and of the first pages run as they are written: shell lines in a shell, programs in Python
+and JavaScript, in a directory of their own with a server that the text itself starts.
 
 The texts name the default ports, so each page runs in a network namespace of its own, where they are free. Where the
 kernel allows none (some containers), the default ports have to be free, or the test is skipped.
@@ -19,9 +19,12 @@ from support.process import clean_environment
 
 ROOT = Path(__file__).parents[2]
 PORTS = (8081, 8901, 8902, 10255)
-BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(sh|python|javascript)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SERVES = re.compile(r"^(?:make serve|armillary serve)\b")
+NODE_MODULES = ROOT / "tests" / "sdk" / "js" / "node_modules"
+IN_NODE = ("docs/connect.md",)  # pages whose JavaScript is a program, not part of one
 SECONDS_MAX = 240
+_OF_MAKE = ("MAKE", "MFLAGS", "ARGS")  # what `make tests ARGS=…` would hand on to `make serve`
 # Runs in the namespace: brings its loopback device up, then the script.
 _INSIDE = """
 import fcntl, os, socket, struct, sys
@@ -53,7 +56,8 @@ def are_free(ports: tuple[int, ...]) -> bool:
 def checkout(place: Path) -> Path:
     """A directory like a checkout in which `make install` has been run, without data of the developer's."""
     place.mkdir()
-    for name in ("Makefile", "pyproject.toml", "requirements.lock", "requirements-build.lock", "src"):
+    locks = ("requirements.lock", "requirements-build.lock", "requirements-foresight.lock")
+    for name in ("Makefile", "pyproject.toml", *locks, "src"):
         (place / name).symlink_to(ROOT / name)
     (place / "pytest.ini").write_text("[pytest]\n")  # a reader's tests do not have our settings
     environment = place / ".venv"
@@ -73,6 +77,11 @@ def script_of(pages: list[str], place: Path) -> str:
         program = "\n".join(block for language, block in blocks if language == "python")
         (place / f"example_{number}.py").write_text(program)
         for index, (language, block) in enumerate(blocks):
+            if language == "javascript":
+                if page in IN_NODE:
+                    (place / f"example_{number}_{index}.cjs").write_text(block)
+                    parts.append(f"NODE_PATH={NODE_MODULES} node example_{number}_{index}.cjs")
+                continue
             if language == "python":
                 if "python" not in [earlier for earlier, _ in blocks[:index]]:
                     runs_tests = "import pytest" in program
@@ -95,9 +104,20 @@ def script_of(pages: list[str], place: Path) -> str:
             ["README.md", "docs/sql.md", "docs/table.md", "docs/mongo.md", "docs/gremlin.md"],
             ["'customer': 'ada'", "shop/orders by /customer: 1 items", "[12.5]", "'RowKey': 'Ben'", "'name': 'Ben'"],
         ),
-        (["docs/testing.md"], ["1 passed", '"drop":true']),
+        (
+            ["docs/connect.md"],
+            [
+                "  AccountEndpoint=http://127.0.0.1:8081/;",
+                "SQL []",
+                "MongoDB {'ok': 1.0",
+                "Table []",
+                "Gremlin [0]",
+                "JavaScript SQL [ 'travel' ]",
+                "JavaScript Table people",
+            ],
+        ),
     ],
-    ids=["connect", "testing"],
+    ids=["connect", "strings"],
 )
 def test_examples_run_as_they_are_written(pages: list[str], shown: list[str], tmp_path: Path) -> None:
     if not has_namespaces() and not are_free(PORTS):
@@ -109,7 +129,7 @@ def test_examples_run_as_they_are_written(pages: list[str], shown: list[str], tm
     done = subprocess.run(
         [*(isolated if has_namespaces() else ["bash", "-euo", "pipefail"]), str(script)],
         cwd=place,
-        env=clean_environment()
+        env={name: value for name, value in clean_environment().items() if not name.startswith(_OF_MAKE)}
         | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,

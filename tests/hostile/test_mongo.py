@@ -98,8 +98,9 @@ def test_long_lists() -> None:
         found: dict[str, float] = {}
         for command in mongo_requests.over_long_lists(LONG):
             found[command.name] = await stretch_ms(house, command)
-            if found[command.name] > LONG_MS_MAX:  # a processor that others use too has slow moments
-                found[command.name] = min(found[command.name], await stretch_ms(house, command))
+            for _ in range(5):  # a processor that others use too has slow moments, and a long pass is long each time
+                if found[command.name] > LONG_MS_MAX:
+                    found[command.name] = min(found[command.name], await stretch_ms(house, command))
         await house.close()
         return found
 

@@ -16,15 +16,17 @@ from armillary.model.bson.bson_values import encode
 
 
 class Shop(House):
-    async def collection(self, shard_key: str | None = None, throughput_ru: int = 400) -> Container:
-        database = await containers.create_database(self.account, {"id": "shop"}, None)
+    async def collection(
+        self, shard_key: str | None = None, throughput_ru: int = 400, name: str = "c", database: str = "shop"
+    ) -> Container:
+        owner = await containers.create_database(self.account, {"id": database}, None)
         policy = {"includedPaths": [{"path": '/"_id"/?'}], "excludedPaths": [{"path": "/*"}]}
-        body: dict[str, Any] = {"id": "c", "indexingPolicy": policy}
+        body: dict[str, Any] = {"id": name, "indexingPolicy": policy}
         if shard_key:
             body["partitionKey"] = {"paths": [f"/{shard_key}"], "kind": "Hash", "version": 2}
         return await containers.create_container(
             self.account,
-            database,
+            owner,
             body,
             Throughput.manual(throughput_ru),
             is_old_client=shard_key is None,

@@ -30,7 +30,7 @@ from typing import Any
 
 EXIT_CODE = struct.Struct("i")
 REQUEST_BYTES_MAX = 128 * 1024
-LOADED = ("armillary.tools.cli", "armillary.tools.serve", "armillary.tools.check")
+LOADED = ("armillary.tools.cli", "armillary.tools.serving.serve", "armillary.tools.check")
 
 
 class Forked:

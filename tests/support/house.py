@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
 from armillary.account import containers
@@ -13,6 +14,8 @@ from armillary.account.items.items import ItemOptions
 from armillary.account.registry import AccountSettings
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import Clock, VirtualClock
+from armillary.errors import Failure
+from armillary.model.key_values import Key
 from armillary.model.resources import ResourceType
 from armillary.storage.engine import Engine
 from armillary.storage.memory import MemoryEngine
@@ -77,6 +80,19 @@ class AccountHouse(Generic[ClockT]):
 
     async def problems(self) -> list[str]:
         return [problem async for problem in check_account(self.engine, self.clock)]
+
+
+class MeteredHouse(AccountHouse[VirtualClock]):
+    """For what is counted of load as time passes."""
+
+    async def read(self, container: Container, key: str, times: int = 1) -> None:
+        for _ in range(times):
+            with suppress(Failure):  # there may be no such item, or no budget
+                await items.read(container, "1", ItemOptions(key=Key((key,))))
+
+    async def pass_s(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        await self.account.history.keep_up()
 
 
 class House(AccountHouse[Hurried]):

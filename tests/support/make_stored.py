@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 from azure.cosmos import CosmosClient, PartitionKey
-from control.conftest import Operator
 from support.process import KEY, ServerProcess, run_armillary
+from support.server_operator import Operator
 from support.stored_account import answers, fill
 
 STORED = Path(__file__).parents[1] / "fixtures" / "stored"

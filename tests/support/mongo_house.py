@@ -102,8 +102,8 @@ class MongoHouse:
         return document_in(answer)
 
 
-def mongo_at(account: Account) -> MongoHouse:
+def mongo_at(account: Account, **options: Any) -> MongoHouse:
     """The door on an account that is open."""
-    settings = MongoSettings(needs_authentication=False)
+    settings = MongoSettings(**{"needs_authentication": False, **options})
     door = MongoDoor(account, (KEY,), (READ_KEY,), settings, machine=account.clock)
     return MongoHouse(account.engine, account, door)

@@ -41,7 +41,7 @@ async def lead(engine: ReplicatedEngine, server: MemoryLogServer, node: str = "a
     taken = await log.take(await log.leader(), node, int(clock.now_s() * 1_000_000))
     assert taken is not None
     state, fence = taken
-    await Follower(engine.replica, log, clock, _nothing).catch_up(fence)
+    assert await Follower(engine.replica, log, clock, _nothing).catch_up(fence)
     lease = Lease(seconds=1e9)
     lease.renew(lease.now_s())
     return engine.lead(log, state.epoch, lease, _ended)

@@ -337,7 +337,10 @@ async def _run(
 ) -> None:
     stopping = asyncio.Event()
     for each in _SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(each, stopping.set)
+        try:
+            asyncio.get_running_loop().add_signal_handler(each, stopping.set)
+        except NotImplementedError:  # Windows, where Ctrl-C raises KeyboardInterrupt
+            pass
     async with CosmosClient(url, credential) as client:
         feed_database, feed_name = _names(feed)
         lease_database, lease_name = _names(leases)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 import ssl
 import tempfile
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ log = logging.getLogger("armillary.net")
 
 CERTIFICATE_FILE: Final = "certificate.pem"
 KEY_FILE: Final = "key.pem"
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 # How Armillary knows its own files: the certificate's organisation, and a line before the key, which PEM allows.
 _ORGANIZATION: Final = "Armillary development certificate"
@@ -42,8 +44,26 @@ def development_context(
     """TLS with the certificate of `directory`, made there if it is missing or no longer good. None: nothing is kept."""
     if directory is not None:
         return load_context(*ensure_certificate(directory, hosts, clock=clock))
+    return context_of(*make_certificate(hosts, clock=clock))
+
+
+def make_certificate(hosts: Sequence[str] = (), *, clock: Clock | None = None) -> tuple[bytes, bytes]:
+    """Certificate and key in PEM form, kept in no file."""
+    now = datetime.fromtimestamp((clock or SystemClock()).now_s(), UTC)
+    return _make(list(dict.fromkeys((*_HOSTS, *hosts))), now)
+
+
+def context_of(certificate: bytes, key: bytes) -> ssl.SSLContext:
     with tempfile.TemporaryDirectory(prefix="armillary-tls-") as private:  # the ssl module reads keys from files alone
-        return load_context(*ensure_certificate(Path(private), hosts, clock=clock))
+        files = Path(private, CERTIFICATE_FILE), Path(private, KEY_FILE)
+        for file, content in zip(files, (certificate, key), strict=True):
+            write_private(file, content)
+        return load_context(*files)
+
+
+def public_part(file: Path) -> bytes:
+    """The certificates of a PEM file, without anything else that it may hold: a private key, say."""
+    return b"".join(each + b"\n" for each in _CERTIFICATE.findall(file.read_bytes()))
 
 
 def ensure_certificate(directory: Path, hosts: Sequence[str] = (), *, clock: Clock | None = None) -> tuple[Path, Path]:

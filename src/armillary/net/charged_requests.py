@@ -6,6 +6,7 @@ charge is composed is told by `account/throughput/charge_explanations.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -31,6 +32,7 @@ KIND_OF_STATUS: Final = {
 }
 
 
+@lru_cache(1024)  # most charges are a few
 def render_charge(charge_ru: float) -> bytes:
     """`x-ms-request-charge`: at most two decimals, no trailing zeros."""
     return f"{charge_ru:.2f}".rstrip("0").rstrip(".").encode("ascii")

@@ -15,9 +15,11 @@ from armillary import limits
 from armillary.net.answers import CLOSES, CONTINUE, HungUp
 from armillary.net.connection_limits import Guest
 from armillary.net.eager import resume
-from armillary.net.head import Refusal
+from armillary.net.head import HTTP_2, Refusal
 from armillary.net.http import Request, Response
+from armillary.net.http_2 import SETTINGS, Http2Refusal
 from armillary.net.reader import BETWEEN, HEAD, Reader
+from armillary.net.requests.request_watch import FINE_S, PER_S, SLOTS, slot_of
 from armillary.net.service import Service, log
 
 _PIECE_BYTES: Final = limits.READ_PIECE_BYTES
@@ -40,6 +42,7 @@ class Connection(asyncio.Protocol):
         self._is_ended = False  # by the client, which still reads
         self._is_lost = False
         self._is_lingering = False
+        self._http_2: Http2Refusal | None = None
         self._linger_since_s = 0.0
         self._linger_bytes = 0
         self._answered_s = service.now_s
@@ -93,7 +96,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         reader = self._reader
         if reader.refusal is not None or reader.is_last or self._is_lost:
-            self._discard(len(data))
+            self._discard(data)
         elif len(data) <= _PIECE_BYTES and not self._unparsed:
             reader.feed(data)
             self._serve()
@@ -121,10 +124,12 @@ class Connection(asyncio.Protocol):
         if self._unparsed and not self._reader.waiting and not self._is_lost:
             self._parse()
 
-    def _discard(self, size_bytes: int) -> None:
-        self._linger_bytes += size_bytes
+    def _discard(self, data: bytes) -> None:
+        self._linger_bytes += len(data)
         if self._linger_bytes > limits.LINGER_BYTES_MAX:
             self._transport.abort()
+        elif self._http_2 is not None:
+            self._refuse_stream(self._http_2, data)
 
     def _hold_reading(self) -> None:
         if not self._is_reading_held and not self._transport.is_closing():
@@ -175,6 +180,7 @@ class Connection(asyncio.Protocol):
         """Run the handler as far as it goes without waiting; see eager.py."""
         # In a context of its own, which a Task takes over: what a handler sets there must not leak into other requests.
         context = copy_context()
+        request.begun_s = self._service.elapsed_s()
         try:
             coroutine = self._service.handler(request)
             awaited = context.run(coroutine.send, None)
@@ -221,19 +227,30 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, request: Request, ending: bytes, response: Response) -> None:
         transport = self._transport
+        service = self._service
+        # In line, as Observed.note does it: this is done for every request.
+        elapsed_s = service.elapsed_s() - request.begun_s
+        observed = service.watch.times[request.operation or service.unrouted]
+        observed.sum_s += elapsed_s
+        observed.buckets[SLOTS[int(elapsed_s * PER_S)] if elapsed_s < FINE_S else slot_of(elapsed_s)] += 1
+        observed.statuses[response.status] += 1
+        if response.kind is not None:
+            observed.kinds[response.kind] += 1
+        if service.watch.report is not None:
+            service.report(request, response, elapsed_s)
         if transport.is_closing():
             return
-        if self._service.is_closing:
+        if service.is_closing:
             ending = CLOSES
         try:
-            wire = self._service.answers.encode(response, ending, is_head=request.method == "HEAD")
+            wire = service.answers.encode(response, ending, is_head=request.method == "HEAD")
         except HungUp:
             self._close()
             return
         except Exception as exception:
             self._answer_crash(request, ending, exception)
             return
-        self._answered_s = self._service.now_s
+        self._answered_s = service.now_s
         transport.write(wire)
         if ending is CLOSES:
             self._close()
@@ -243,6 +260,7 @@ class Connection(asyncio.Protocol):
             ending = CLOSES
         try:
             response = self._service.crash(request, exception)
+            self._service.count_crash(request, response)
             wire = self._service.answers.encode(response, ending, is_head=request.method == "HEAD")
         except Exception:
             log.exception("the answer to a failed request could not be made")
@@ -258,6 +276,12 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if self._is_lingering or transport.is_closing():
             return
+        if refusal is HTTP_2:
+            self._http_2 = Http2Refusal()
+            transport.write(SETTINGS)
+            self._linger()
+            self._refuse_stream(self._http_2, self._reader.http_2_bytes)
+            return
         wire = b""
         try:
             answer = refusal if isinstance(refusal, Response) else self._service.refuse(*refusal)
@@ -268,13 +292,26 @@ class Connection(asyncio.Protocol):
         if self._is_ended:
             transport.close()
             return
-        # To close with bytes unread makes the kernel reset the connection, and the client would lose the answer. So
-        # only our side ends, and what still comes is thrown away until the client ends too or its time is over.
+        self._linger()
+        self._end_writing()
+
+    def _refuse_stream(self, http_2: Http2Refusal, data: bytes) -> None:
+        wire = http_2.feed(data)
+        if wire and not self._transport.is_closing():
+            self._http_2 = None
+            self._transport.write(wire)
+            self._end_writing()
+
+    def _linger(self) -> None:
+        """To close with bytes unread makes the kernel reset the connection, and the client would lose the answer. So
+        only our side ends, and what still comes is thrown away until the client ends too or its time is over."""
         self._is_lingering = True
         self._linger_since_s = self._service.now_s
         self._release_reading()
-        if transport.can_write_eof():
-            transport.write_eof()
+
+    def _end_writing(self) -> None:
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
 
     def _close(self) -> None:
         self._reader.is_last = True

@@ -21,6 +21,7 @@ ONCE: Final = frozenset(
     (b"host", b"content-length", b"transfer-encoding", b"authorization", b"content-type", b"expect")
 )
 
+HTTP_2: Final[Refusal] = (400, "HTTP/2 is not spoken here; use HTTP/1.1.")  # told in its frames, see http_2.py
 TOO_LARGE: Final = (431, f"The head of the request is larger than {limits.HEAD_BYTES_MAX} bytes.")
 TOO_MANY: Final = (431, f"The request has more than {limits.HEAD_LINES_MAX} headers.")
 BODY_TOO_LARGE: Final = (413, f"The body of the request is larger than {limits.BODY_BYTES_MAX} bytes.")
@@ -40,6 +41,7 @@ class Head(NamedTuple):
     ending: bytes  # what the answer says about the connection; see answers.py
     body_bytes: int  # 0 for a chunked body, whose size is not known
     expects_continue: bool
+    is_offer_with_body: bool  # offers another protocol, which the parser takes the body for
 
 
 def read(
@@ -99,12 +101,10 @@ def read(
     if is_chunked and (is_old or headers[b"transfer-encoding"].lower() != b"chunked"):
         return 400, "The only transfer encoding that is read is chunked, in HTTP/1.1."
 
-    if b"upgrade" in headers and parser.should_upgrade() and (body_bytes or is_chunked):
-        # The parser takes the body for the first bytes of the new protocol.
-        return 400, "A request to upgrade the connection must not have a body."
+    is_offer_with_body = b"upgrade" in headers and parser.should_upgrade() and bool(body_bytes or is_chunked)
     expects_continue = False
     if b"expect" in headers:
         if headers[b"expect"].lower() != b"100-continue":
             return 417, "The only expectation that is met is 100-continue."
         expects_continue = not is_old and bool(body_bytes or is_chunked)
-    return Head(method, target, headers, host, ending, body_bytes, expects_continue)
+    return Head(method, target, headers, host, ending, body_bytes, expects_continue, is_offer_with_body)

@@ -13,7 +13,7 @@ from typing import Final
 # Names of the host machine as containers see it; `internal` is a domain that is never registered.
 _OF_CONTAINERS: Final = frozenset(("host.docker.internal", "gateway.docker.internal", "host.containers.internal"))
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
-# What forms and scripts of a page may send to another site without asking it first; no client of ours sends these.
+# What forms and scripts of a page may POST to another site without asking it first; no client of ours does.
 SIMPLE_MEDIA_TYPES: Final = frozenset((b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"))
 
 FOREIGN_HOST: Final = (

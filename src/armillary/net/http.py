@@ -1,5 +1,5 @@
-"""A request and a response as the doors see them, the functions that a door gives to the network, and two doors on one
-port.
+"""A request and a response as the doors see them, the functions that a door gives to the network, and several
+doors on one port.
 
 Nothing here touches a socket: `connection.py` reads and writes, `answers.py` makes bytes of a response.
 """
@@ -10,9 +10,10 @@ import json
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from armillary import limits
+from armillary.errors import Kind
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -20,7 +21,10 @@ Headers = Sequence[tuple[bytes, bytes]]
 class Request:
     """One request, complete. Header names are lower-case; a name that came twice has its values joined by ", "."""
 
-    __slots__ = ("body", "has_certificate", "headers", "is_known", "is_tls", "method", "peer", "target")
+    __slots__ = (
+        *("begun_s", "body", "details", "has_certificate", "headers", "is_known", "is_tls", "method", "operation"),
+        *("peer", "target"),
+    )
 
     def __init__(
         self,
@@ -40,6 +44,9 @@ class Request:
         self.peer = peer
         self.is_known = False  # True: its door has found a good signature
         self.has_certificate = has_certificate  # of the authority that clients of this port are asked for
+        self.operation = ""  # "door operation", for metrics; set by the door that answers
+        self.begun_s = 0.0  # when its door was asked
+        self.details: Any = None  # what the account notes of it while captures, logs or traces ask for that
 
     def __repr__(self) -> str:
         path = self.target.partition(b"?")[0]  # the query may hold a shared access signature
@@ -54,6 +61,7 @@ class Response:
     """
 
     __slots__ = ("body", "headers", "lines", "status")
+    kind: Kind | None = None  # of the failure that it answers; see Refusal
     is_bare = False  # True: without the headers that are constant for the port's main door
 
     def __init__(self, status: int, headers: Headers = (), body: bytes = b"", lines: bytes = b"") -> None:
@@ -73,6 +81,24 @@ class BareResponse(Response):
     is_bare = True
 
 
+class Refusal(Response):
+    """An answer that refuses a request, and why: in a cluster, another node may be able to answer it."""
+
+    __slots__ = ("kind",)
+    kind: Kind
+
+    def __init__(self, kind: Kind, status: int, headers: Headers, body: bytes) -> None:
+        super().__init__(status, headers, body)
+        self.kind = kind
+
+
+class BareRefusal(Refusal):
+    """The same of a door that brings all its headers itself."""
+
+    __slots__ = ()
+    is_bare = True
+
+
 # In the place of an answer: the connection ends without one.
 HANG_UP = Response(0)
 
@@ -86,6 +112,8 @@ AllowsOrigin = Callable[[str, dict[bytes, bytes]], bool]
 Screen = Callable[[Request], Response | None]
 # The door's form of an answer to what never became a request: status and a sentence.
 Refuse = Callable[[int, str], Response]
+# The answer that sends a browser to another page, or None.
+Redirect = Callable[[Request], Response | None]
 # The door's form of an answer to a request on which its handler broke.
 OnCrash = Callable[[Request, BaseException], Response]
 
@@ -130,24 +158,60 @@ class Door(Protocol):
 
     def on_crash(self, request: Request, exception: BaseException) -> Response: ...
 
+    def needs_leader(self, request: Request) -> bool:
+        """Whether, in a cluster, only the node that leads may answer this request. Judged by its head alone."""
+
+
+class MainDoor(Door, Protocol):
+    """A door that other doors may share its port with."""
+
+    def refuse(self, status: int, message: str) -> Response: ...
+
 
 class DoorsByPrefix:
-    """Two doors on one port: requests whose target begins with `prefix` go to `other`, all others to `main`."""
+    """Several doors on one port: a request whose target begins with one of their prefixes goes to that door, all others
+    to the main one. Prefixes begin with "/_", so that other targets cost one lookup."""
 
-    def __init__(self, main: Door, prefix: bytes, other: Door) -> None:
+    allows_origin = staticmethod(allows_no_origin)
+
+    def __init__(self, main: MainDoor, others: Sequence[tuple[bytes, Door]], redirect: Redirect) -> None:
+        """`others`: doors by prefix; the first that fits is taken. `redirect`: asked about targets that no prefix fits
+        and that are "/" or begin with "/_"."""
         self._main_answer = main.answer
         self._main = main
-        self._prefix = prefix
-        self._other = other
+        self._others = others
+        self._redirect = redirect
+        self.refuse = main.refuse
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Response]:
-        if request.target.startswith(self._prefix):
-            return self._other.answer(request)
+        if request.target[:2] in _NOT_MAIN:
+            return self._answer_elsewhere(request)
         return self._main_answer(request)
 
+    async def _answer_elsewhere(self, request: Request) -> Response:
+        door = self._door_of(request)
+        redirect = self._redirect(request) if door is self._main else None
+        return redirect if redirect is not None else await door.answer(request)
+
     def screen(self, request: Request) -> Response | None:
-        return (self._other if request.target.startswith(self._prefix) else self._main).screen(request)
+        return self._door_of(request).screen(request)
 
     def on_crash(self, request: Request, exception: BaseException) -> Response:
-        door = self._other if request.target.startswith(self._prefix) else self._main
-        return door.on_crash(request, exception)
+        return self._door_of(request).on_crash(request, exception)
+
+    def needs_leader(self, request: Request) -> bool:
+        door = self._door_of(request)
+        if door is self._main and request.target[:2] in _NOT_MAIN and self._redirect(request) is not None:
+            return False
+        return door.needs_leader(request)
+
+    def _door_of(self, request: Request) -> Door:
+        target = request.target
+        if target[:2] == b"/_":
+            for prefix, door in self._others:
+                if target.startswith(prefix):
+                    return door
+        return self._main
+
+
+_NOT_MAIN: Final = frozenset((b"/", b"/?", b"/_"))  # how targets begin that may be for another door

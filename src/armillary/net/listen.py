@@ -33,6 +33,7 @@ from armillary.net.http import (
     crash_as_json,
     refuse_as_json,
 )
+from armillary.net.requests.request_watch import RequestWatch
 from armillary.net.service import Roster, Service, log
 
 _HANDSHAKE: Final = 0x16  # the record type that opens TLS
@@ -256,9 +257,11 @@ async def listen(
     crowd: Crowd | None = None,
     requires_tls: bool = False,
     clock: Clock | None = None,
+    watch: RequestWatch | None = None,
+    door: str = "http",
 ) -> Listener:
     """Open `port` (0: a free one) on every address of `host` and answer with `handler`."""
-    sockets = await _bind(host, port)
+    sockets = await bind(host, port)
     service = Service(
         handler,
         refuse=refuse,
@@ -272,6 +275,8 @@ async def listen(
         crowd=crowd,
         requires_tls=requires_tls,
         clock=clock,
+        watch=watch,
+        door=door,
     )
     return Listener(sockets, service, tls, lambda guest: Connection(service, guest))
 
@@ -288,7 +293,7 @@ async def listen_for_frames(
     """The same for a protocol of its own, in frames that begin with their length. `plain_refusal`: what connections
     without TLS are told where the roster requires it."""
     refusal = plain_refusal if roster.requires_tls else None
-    return Listener(await _bind(host, port), roster, tls, connect, opens_tls_or_frame, refusal)
+    return Listener(await bind(host, port), roster, tls, connect, opens_tls_or_frame, refusal)
 
 
 def _turn_away(accepted: socket.socket, refusal: bytes) -> None:
@@ -304,7 +309,8 @@ def _turn_away(accepted: socket.socket, refusal: bytes) -> None:
     accepted.close()
 
 
-async def _bind(host: str, port: int) -> list[socket.socket]:
+async def bind(host: str, port: int) -> list[socket.socket]:
+    """The port (0: a free one) on every address of the host, listening."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from armillary import limits
-from armillary.net import head
+from armillary.net import head, http_2
 from armillary.net.answers import CLOSES
 from armillary.net.hosts import FOREIGN_HOST, FOREIGN_ORIGIN, SIMPLE_MEDIA, SIMPLE_MEDIA_TYPES
 from armillary.net.http import Request, Response
@@ -42,6 +42,7 @@ class Reader:
             None  # to be answered after all that wait; nothing is read after it
         )
         self.is_last = False  # nothing is read after those that wait
+        self.http_2_bytes = b""  # what came of HTTP/2 up to the refusal
         # The message that is being read.
         self.stage = HEAD  # a new connection owes us a head
         self.since_s = service.now_s
@@ -62,6 +63,7 @@ class Reader:
         self._chunks = 0
         self._heard = -1
         self._quiet_bytes = 0
+        self._is_body_due = False  # the parser has stopped at an offer to change the protocol, before the body
 
     def feed(self, piece: bytes) -> None:
         """Read on. Pieces are to be small where requests may be many: each becomes as many requests as it holds."""
@@ -70,20 +72,28 @@ class Reader:
                 self._parser.feed_data(piece)
             except HttpParserUpgrade as upgrade:
                 # We speak nothing else, so the client's offer to change the protocol is left unanswered, which HTTP
-                # allows; what follows is the next request.
+                # allows; what follows is the body, if the head announced one, or the next request. Java's HttpClient
+                # offers HTTP/2 with every first request of a connection.
                 self._parser = HttpRequestParser(self)
+                if self._is_body_due:
+                    self._parser.feed_data(_framing(self._head))
+                    self._is_body_due = False
                 piece = piece[upgrade.args[0] :]
                 continue
             except HttpParserError as error:
-                self._give_up(error)
+                self._give_up(error, piece)
                 return
             if self.stage != BETWEEN:
                 self._bound(len(piece))
             return
 
-    def _give_up(self, error: HttpParserError) -> None:
+    def _give_up(self, error: HttpParserError, piece: bytes) -> None:
         cause = error.__context__
-        if cause is not None and not isinstance(cause, _Refused):
+        begun = http_2.PREFACE[: self.unfinished_bytes] if self._parser.get_method() == b"PRI" else b""
+        if not self._host and (begun + piece).startswith(http_2.PREFACE):  # the connection begins with it
+            self.http_2_bytes = begun + piece
+            self.refusal = head.HTTP_2
+        elif cause is not None and not isinstance(cause, _Refused):
             log.error("a request could not be read", exc_info=cause)
             self.refusal = (500, "The server failed to read this request. Its log has the reason.")
         elif self.refusal is None and not self.is_last:
@@ -145,15 +155,19 @@ class Reader:
         if not self._service.allows_origin(read.method, read.headers):
             self._refuse((403, FOREIGN_ORIGIN))
 
-    def _check_media(self, given: bytes) -> None:
-        """The same for the type of a body."""
-        if given.partition(b";")[0].strip().lower() in SIMPLE_MEDIA_TYPES:
+    def _check_media(self, given: bytes, method: str) -> None:
+        """The same for the type of a body. Browsers ask before a page may send PATCH to another site, and aiohttp calls
+        the bodies of azure-cosmos up to 4.16, which gives those of PATCH no type, plain text."""
+        if given.partition(b";")[0].strip().lower() not in SIMPLE_MEDIA_TYPES:
+            self._media = given
+        elif method != "PATCH":
             self._refuse((415, SIMPLE_MEDIA))
-        self._media = given
 
     # What the parser calls, in this order.
 
     def on_message_begin(self) -> None:
+        if self._is_body_due:
+            return
         self.stage = HEAD
         self.since_s = self._service.now_s
         self.has_begun = True
@@ -165,9 +179,12 @@ class Reader:
         self._body = []
 
     def on_url(self, part: bytes) -> None:
-        self._target += part
+        if not self._is_body_due:
+            self._target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_body_due:
+            return
         name = name.lower()
         headers = self._headers
         if name in headers:
@@ -181,6 +198,8 @@ class Reader:
             headers[name] = value.rstrip(b" \t")
 
     def on_headers_complete(self) -> None:
+        if self._is_body_due:
+            return
         if self._is_shed:
             self._refuse((503, "The server has as many connections as it can serve. Try again later."))
         read = head.read(self._parser, self._target, self._headers, self._head_bytes > 0, self._host)
@@ -195,7 +214,7 @@ class Reader:
             self._check_origin(read)
         media = headers.get(b"content-type", self._media)
         if media != self._media and (read.body_bytes or b"transfer-encoding" in headers):
-            self._check_media(media)
+            self._check_media(media, read.method)
         self._head = read
         self._headers = {}
         self.stage = BODY
@@ -208,6 +227,7 @@ class Reader:
         self._chunks = 0
         self._heard = -1
         self._quiet_bytes = 0
+        self._is_body_due = read.is_offer_with_body
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
@@ -225,6 +245,8 @@ class Reader:
             self._refuse(head.BODY_TOO_LARGE)
 
     def on_message_complete(self) -> None:
+        if self._is_body_due:
+            return
         read = self._head
         assert read is not None, "a message ends after its head"
         parts = self._body
@@ -237,6 +259,15 @@ class Reader:
         self._body = []
         if read.ending is CLOSES:
             self.is_last = True
+
+
+def _framing(read: head.Head | None) -> bytes:
+    """A head that ends where that of `read` ends, and offers no other protocol."""
+    assert read is not None, "a body comes after its head"
+    is_chunked = b"transfer-encoding" in read.headers
+    size = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: %d" % read.body_bytes
+    connection = b"close" if read.ending is CLOSES else b"keep-alive"
+    return b"POST / HTTP/1.1\r\nConnection: %s\r\n%s\r\n\r\n" % (connection, size)
 
 
 class _Refused(Exception):

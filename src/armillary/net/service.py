@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import Final, Protocol
 
 from armillary.clock import Clock, SystemClock
+from armillary.errors import Kind
 from armillary.net.answers import Answers
 from armillary.net.connection_limits import Crowd, Guest
 from armillary.net.hosts import ANY_HOST, HostNames
@@ -30,6 +31,8 @@ from armillary.net.http import (
     crash_as_json,
     refuse_as_json,
 )
+from armillary.net.requests.request_reports import answered
+from armillary.net.requests.request_watch import RequestWatch
 
 log = logging.getLogger("armillary.net")
 
@@ -56,19 +59,33 @@ class Roster:
         crowd: Crowd | None = None,
         requires_tls: bool = False,
         clock: Clock | None = None,
+        watch: RequestWatch | None = None,
     ) -> None:
-        """`crowd`: the connections of all ports of a server together; None: of this one alone."""
+        """`crowd`: the connections of all ports of a server together; None: of this one alone. `watch`: likewise what
+        counts their requests."""
+        self.watch = watch or RequestWatch()
         self.requires_tls = requires_tls
         self.patience = patience or Patience()
         self.crowd = crowd or Crowd(clock=clock)
         self.is_closing = False
         self.loop = asyncio.get_running_loop()
         self._clock = clock or SystemClock()
+        self.elapsed_s = self._clock.elapsed_s
         self.now_s = self._clock.monotonic_s()  # exact to a second, free to read
         self._connections: set[Served] = set()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._sweep_timer: asyncio.TimerHandle | None = None
+
+    def another(self) -> Roster:
+        """For connections of the same port that end before the others."""
+        return Roster(
+            patience=self.patience,
+            crowd=self.crowd,
+            requires_tls=self.requires_tls,
+            clock=self._clock,
+            watch=self.watch,
+        )
 
     def start(self) -> None:
         """Begin to look after the connections."""
@@ -82,6 +99,10 @@ class Roster:
 
     def forget(self, connection: Served) -> None:
         connection.guest.leave()
+        self.pass_on(connection)
+
+    def pass_on(self, connection: Served) -> None:
+        """The socket goes on with another protocol, which is counted in by itself."""
         self._connections.discard(connection)
         if not self._connections:
             self._is_empty.set()
@@ -131,6 +152,8 @@ class Service(Roster):
         self,
         handler: Handler,
         *,
+        door: str = "http",
+        watch: RequestWatch | None = None,
         refuse: Refuse = refuse_as_json,
         on_crash: OnCrash = crash_as_json,
         constant_headers: Headers = (),
@@ -143,7 +166,8 @@ class Service(Roster):
         requires_tls: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(patience=patience, crowd=crowd, requires_tls=requires_tls, clock=clock)
+        super().__init__(patience=patience, crowd=crowd, requires_tls=requires_tls, clock=clock, watch=watch)
+        self.unrouted = f"{door} other"  # what requests count as that no door has named the operation of
         self.handler = handler
         self.hosts = hosts
         self.allows_origin = allows_origin
@@ -156,6 +180,17 @@ class Service(Roster):
     def sweep(self) -> None:
         self.answers.renew(self._clock.now_s())
         super().sweep()
+
+    def report(self, request: Request, response: Response, elapsed_s: float) -> None:
+        """Tell the log and the traces of an answer."""
+        if self.watch.report is not None:
+            self.watch.report(answered(request, response, elapsed_s, self.unrouted))
+
+    def count_crash(self, request: Request, response: Response) -> None:
+        elapsed_s = self.elapsed_s() - request.begun_s
+        observed = self.watch.times[request.operation or self.unrouted]
+        observed.note(elapsed_s, response.status, response.kind or Kind.INTERNAL)
+        self.report(request, response, elapsed_s)
 
     def crash(self, request: Request, exception: BaseException) -> Response:
         """Log what broke on a request and make the door's answer to it."""

@@ -1,5 +1,6 @@
-"""`armillary check DIR`: opens a data directory, has its account verify itself, and prints what is wrong. With
-`--repair` items that lie in another partition than their key says are moved first.
+"""`armillary check DIR`: opens a data directory, a single server's or a replica's, has its account verify itself, and
+prints what is wrong; it writes nothing. With `--repair` items that lie in another partition than their key says are
+moved first, which a replica refuses: its leader repairs.
 
 The invariants are in `account/check.py` and `partition/check.py`, the repair in `account/misplaced_items.py`.
 """
@@ -20,6 +21,7 @@ from armillary.account.misplaced_items import drop_versions, find_misplaced, mov
 from armillary.clock import SystemClock
 from armillary.errors import bad_request
 from armillary.storage.private import Permissions, open_file
+from armillary.storage.replication.stopped_replica import open_stopped
 from armillary.storage.rocks import RocksEngine
 
 
@@ -47,10 +49,11 @@ async def problems_in(
     directory: Path, tell: Callable[[str], None] | None = None, permissions: Permissions = "private"
 ) -> list[str]:
     """What is wrong, told as it is found."""
-    engine = await RocksEngine.open(directory, permissions=permissions)
+    clock = SystemClock()
+    engine = await open_stopped(directory, clock, permissions)
     try:
         problems = []
-        async for problem in check_account(engine, SystemClock()):
+        async for problem in check_account(engine, clock):
             problems.append(problem)
             if tell is not None:
                 tell(problem)

@@ -1,11 +1,13 @@
-"""The file in a data directory that says where its server is and what its control key is, so that commands on the same
-machine find both. For the owner's eyes alone; what the key opens is known to `doors/control`.
+"""The file that says where a server is and what its control key is, so that commands on the same machine find both: in
+its data directory, or for a server in memory in a directory of its user. For the owner's eyes alone; what the key opens
+is known to `doors/control`.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import ssl
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -15,6 +17,7 @@ from armillary.errors import Failure, Kind
 from armillary.storage.directory import write_private
 
 CONTROL_FILE: Final = "control.json"
+RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
 _KEY_BYTES: Final = 32
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
@@ -39,7 +42,41 @@ def read_control(directory: Path) -> Control:
 
 def control_key(directory: Path, clock: Clock) -> str:
     """The key that was made at the first start, or a new one. It is kept with `write_control`."""
-    return read_control(directory).key or base64.b64encode(clock.random_bytes(_KEY_BYTES)).decode("ascii")
+    return read_control(directory).key or new_control_key(clock)
+
+
+def new_control_key(clock: Clock) -> str:
+    return base64.b64encode(clock.random_bytes(_KEY_BYTES)).decode("ascii")
+
+
+def memory_directory(port: int) -> Path | None:
+    """Where the file of a server in memory is, which has no data directory: in the user's directory for running
+    programs, else in that for their state. None: the user has neither."""
+    given = os.environ.get(RUNTIME_VARIABLE, "")
+    if os.path.isabs(given) and os.path.isdir(given):
+        return Path(given) / "armillary" / f"memory-{port}"
+    state = state_directory()
+    return state / f"memory-{port}" if state is not None else None
+
+
+def state_directory() -> Path | None:
+    """Ours in the user's directory for the state of programs. None: the user has none."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        place = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    return place / "armillary"
+
+
+def remove_control(directory: Path, control: Control) -> None:
+    """Unless another server has put its own there."""
+    if read_control(directory) == control:
+        (directory / CONTROL_FILE).unlink(missing_ok=True)
+        try:
+            directory.rmdir()
+        except OSError:
+            pass
 
 
 def local_host(host: str) -> str:
@@ -71,4 +108,4 @@ def write_control(directory: Path, control: Control) -> None:
         write_private(directory / CONTROL_FILE, json.dumps(content).encode() + b"\n")
     except OSError as error:
         reason = error.strerror or "unknown reason"
-        raise Failure(Kind.UNAVAILABLE, f"The control key cannot be kept in the data directory: {reason}.") from error
+        raise Failure(Kind.UNAVAILABLE, f"The control key cannot be kept in {directory}: {reason}.") from error

@@ -1,18 +1,21 @@
 """How the log is written to standard error: as lines of text or as JSON (`--log-format`), without secrets.
 
 Messages are made so that they hold none; as a second line of defence, what looks like a signature, a token or a key is
-taken out of every line, tracebacks included.
+taken out of every line, tracebacks included. Writing never blocks the event loop: a full pipe whose reader has stopped
+reading would else stop all requests, and the handling of SIGTERM.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import select
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from armillary.tools.screen import json_line, one_line
 
@@ -25,11 +28,13 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 
+_FULL_PIPE_MS: Final = 100
+
 Secrets = Callable[[], Iterable[str | None]]  # the keys that are in force
 
 
 def set_up(level: str, log_format: str, secrets: Secrets) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+    handler = StandardError(sys.stderr)
     handler.setFormatter(JsonLines(secrets) if log_format == "json" else TextLines(secrets))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
 
@@ -39,6 +44,47 @@ def redacted(text: str, secrets: Iterable[str | None]) -> str:
         if secret:
             text = text.replace(secret, _TAKEN_OUT)
     return _SECRET.sub(rf"\1{_TAKEN_OUT}", text)
+
+
+class StandardError(logging.Handler):
+    """Writes lines to a stream, and drops them while its reader does not read."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._dropped = 0
+        self._poll: select.poll | None = None
+        try:
+            self._descriptor = stream.fileno()
+            self._poll = select.poll()
+            self._poll.register(self._descriptor, select.POLLOUT)
+        except (OSError, ValueError):  # a stream of a test's
+            pass
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record) + "\n"
+            if self._poll is None:
+                self._stream.write(text)
+                self._stream.flush()
+                return
+            if self._dropped and self._write(f"{self._dropped} lines of the log were dropped: it was not read\n"):
+                self._dropped = 0
+            if self._dropped or not self._write(text):
+                self._dropped += 1
+        except Exception:
+            self._dropped += 1  # the log is the only place to report it
+
+    def _write(self, text: str) -> bool:
+        """Write in portions that a pipe which is ready takes without blocking (PIPE_BUF). The reader of a pipe that is
+        full is waited for once; lines are dropped until it reads on."""
+        assert self._poll is not None
+        left = memoryview(text.encode("utf-8", "backslashreplace"))
+        while left:
+            if not self._poll.poll(0 if self._dropped else _FULL_PIPE_MS):
+                return False
+            left = left[os.write(self._descriptor, left[: select.PIPE_BUF]) :]
+        return True
 
 
 class TextLines(logging.Formatter):

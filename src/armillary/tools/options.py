@@ -1,18 +1,18 @@
-"""One row of the table of settings: how an option is named and documented, and how its value is found in the
-environment and in the configuration file. The table itself is in `settings.py`.
+"""One row of the table of settings: how an option is named and documented, the kinds of values, and the page of
+documentation. The table itself is in `settings.py`; where values are found, in `resolve.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import field
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from armillary.errors import Failure, bad_request
 from armillary.tools import parsing
 
 ENVIRONMENT_PREFIX: Final = "ARMILLARY_"
+FILE_SUFFIX: Final = "-file"  # of the setting that names the file of a secret
+CREDENTIAL_PREFIX: Final = "armillary."  # of the same secret among the credentials that systemd hands over
 
 
 class Option(NamedTuple):
@@ -33,14 +33,6 @@ class Option(NamedTuple):
         return ENVIRONMENT_PREFIX + self.name.upper().replace("-", "_")
 
 
-class Given(NamedTuple):
-    """A value as given, and its source."""
-
-    source: str  # names the place to the reader: --sql-port, ARMILLARY_SQL_PORT, sql-port in armillary.toml
-    origin: str  # command line, environment or file
-    value: object
-
-
 def setting(
     name: str,
     default: Any,
@@ -57,6 +49,17 @@ def setting(
     option = Option(name, default_text or str(default), parse, expected, meaning, is_flag, is_number, is_secret)
     return field(default=default, repr=not is_secret, metadata={"option": option})
 
+
+def file_option(option: Option) -> Option:
+    """The setting beside a secret one that names the file with the secret."""
+    meaning = (
+        f"A file that holds the value of --{option.name}; a line end after it is dropped. systemd may give the same as "
+        f"the credential {CREDENTIAL_PREFIX}{option.name}. Only one of them may be given."
+    )
+    return _PATH._replace(name=f"{option.name}{FILE_SUFFIX}", meaning=meaning)
+
+
+_PATH: Final = Option("", "none", parsing.path, "the path of a file", "", False, False, False)
 
 # Kinds of values: how they are parsed, and how messages and documentation name them.
 
@@ -86,6 +89,11 @@ def whole_number(low: int, high: int, step: int = 1, unit: str = "") -> dict[str
     }
 
 
+def size_or_zero(default_text: str) -> dict[str, Any]:
+    expected = f"0, or a size of at least 1KB such as {default_text}"
+    return {**size(default_text), "parse": parsing.size_or_zero, "expected": expected}
+
+
 def size(default_text: str) -> dict[str, Any]:
     return {
         "parse": parsing.size_bytes,
@@ -95,53 +103,31 @@ def size(default_text: str) -> dict[str, Any]:
     }
 
 
-def of_environment(options: Mapping[str, Option], environment: Mapping[str, str]) -> dict[str, Given]:
-    by_variable = {option.variable: name for name, option in options.items()}
-    found = {}
-    for variable, value in environment.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX):
-            continue
-        if variable not in by_variable:
-            raise _unknown(f"The environment variable {variable}", variable, by_variable)
-        found[by_variable[variable]] = Given(variable, "environment", value)
-    return found
-
-
-def of_file(options: Mapping[str, Option], path: Path) -> dict[str, Given]:
-    import tomllib  # only when there is a file: it costs 10 ms of the start
-
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise bad_request(f"The configuration file {path} cannot be read: {error.strerror}. Check --config.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise bad_request(
-            f"The configuration file {path} is not TOML: {error}. Correct it, or give another with --config."
-        ) from None
-    names = [name for name in options if name != "config"]
-    for name in content:
-        if name not in names:
-            raise _unknown(f"The setting {name} in {path}", name, names)
-    return {name: Given(f"{name} in {path}", "file", value) for name, value in content.items()}
-
-
-def value_of(option: Option, given: Given) -> Any:
-    value = given.value
-    is_plain_number = isinstance(value, int) and not isinstance(value, bool)
-    if isinstance(value, bool) and option.is_flag:
-        return value
-    if isinstance(value, str) or (is_plain_number and option.is_number):
-        try:
-            return option.parse(str(value))
-        except ValueError:
-            pass
-    shown = "not valid" if option.is_secret else repr(value)
-    raise bad_request(f"{given.source} is {shown}; expected {option.expected}.")
-
-
-def _unknown(what: str, name: str, known: Mapping[str, str] | list[str]) -> Failure:
-    import difflib
-
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else "Remove it; docs/settings.md lists the settings."
-    return bad_request(f"{what} is not known. {hint}")
+def document(options: Iterable[Option]) -> str:
+    """The text of docs/settings.md."""
+    lines = [
+        "# Settings of `armillary serve`",
+        "",
+        "Made from the code by `make docs`; do not edit. A setting is looked for on the command line, then in the",
+        "environment, then in the TOML file that `--config` names (there without the leading dashes), then among the",
+        "figures of `--profile`, and then has its default. Anything unknown is refused by name, in the file and among",
+        "the `ARMILLARY_` variables.",
+        "",
+        "`armillary config check FILE` names everything that is unknown or wrong at once, and starts nothing.",
+        "`armillary config show --origin` shows what is in force and where it comes from, as lines of such a file.",
+        "Both take all of these options.",
+        "",
+        "Each secret may be given as a file, so that it is not on a command line: `--key-file`, or as the credential",
+        "`armillary.key` of systemd (`LoadCredential=armillary.key:/etc/armillary/key`), and likewise for the others.",
+        "A line end after the value is dropped. Giving a value and a file, or two files, is refused. A file that other",
+        "users may read is used, since the secrets of container platforms are such files, and the log warns about it",
+        "unless `--data-permissions` is `inherited`. The files are read at the start.",
+        "",
+        "| Option | Variable | Value | Default | Meaning |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `--{each.name}` | `{each.variable}` | {each.expected} | {each.default_text} | {each.meaning} |"
+        for each in options
+    ]
+    return "\n".join(lines) + "\n"

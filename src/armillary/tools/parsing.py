@@ -16,6 +16,8 @@ from armillary.limits import ACCOUNT_KEY_BYTES_MIN, GB, KB, MB
 _UNITS = {"": 1, "B": 1, "KB": KB, "MB": MB, "GB": GB, "TB": 1024 * GB}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGT]?B)?", re.IGNORECASE | re.ASCII)
 _ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]{1,42}[a-z0-9]")
+_NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+_REGION = re.compile(r"[ !#-&(-\[\]-~]{1,64}")
 _HOST = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*", re.IGNORECASE | re.ASCII
 )
@@ -57,6 +59,11 @@ def size_bytes(text: str) -> int:
     return size
 
 
+def size_or_zero(text: str) -> int:
+    """A size, or 0 for none."""
+    return 0 if text.strip() == "0" else size_bytes(text)
+
+
 def truth(text: str) -> bool:
     if text.lower() not in _TRUTHS:
         raise ValueError(text)
@@ -71,6 +78,12 @@ def path(text: str) -> Path:
 
 def account_name(text: str) -> str:
     if not _ACCOUNT.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def region(text: str) -> str:
+    if not _REGION.fullmatch(text) or text != text.strip():
         raise ValueError(text)
     return text
 
@@ -136,3 +149,36 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def postgres_url(text: str) -> str:
+    if not text.startswith(("postgresql://", "postgres://")) or not text.isprintable():
+        raise ValueError(text)
+    return text
+
+
+def node_name(text: str) -> str:
+    if not _NODE_NAME.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    number = float(text)
+    if not 0 <= number <= 1:  # also refuses NaN
+        raise ValueError(text)
+    return number
+
+
+def off_errors_share_or_all(text: str) -> str:
+    """Which requests are logged."""
+    if text not in ("off", "errors", "all"):
+        share(text)
+    return text
+
+
+def http_url(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", text):
+        raise ValueError(text)
+    return text

@@ -10,18 +10,23 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import compress
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _LINE_END: Final = re.compile("\n+")
-_PIPE_WIDTH = 140
+_PIPE_WIDTH = 160
+_NARROW_WIDTH = 110  # below, bars have half their cells
 _BAR_CELLS = 20
+_ANY_WIDTH = 100_000
 _LINE_EVERY_S = 5.0  # of progress that goes into a file or a pipe
 _FULL, _EMPTY, _PARTS = "█", "░", " ▏▎▍▌▋▊▉"
 
@@ -45,18 +50,81 @@ class Screen:
     def heading(self, text: str) -> None:
         self._console.print(f"[bold]{escape(printable(text))}[/bold]")
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-        """Columns whose name begins with > are aligned to the right."""
+    @property
+    def is_terminal(self) -> bool:
+        return self._console.is_terminal
+
+    @property
+    def width(self) -> int:
+        return self._console.width
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        title: str | None = None,
+        drop: Sequence[str] = (),
+    ) -> None:
+        """Columns whose name begins with > are aligned to the right. `drop`: the columns that are left out, in this
+        order, until the table fits the screen; a line below the table names them."""
+        self._console.print(self.made_table(columns, rows, title, drop))
+
+    def made_table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        title: str | None = None,
+        drop: Sequence[str] = (),
+    ) -> Table:
+        """The same, to be shown by `watch`."""
+        names = {column.removeprefix(">") for column in columns}
+        drop = [name for name in drop if name in names]
+        dropped: list[str] = []
+        while True:
+            table = self._made(columns, rows, title, dropped)
+            measured = Measurement.get(self._console, self._console.options.update(width=_ANY_WIDTH), table)
+            if measured.maximum <= self._console.width or len(dropped) == len(drop):
+                return table
+            dropped.append(drop[len(dropped)])
+
+    def _made(
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None, dropped: Sequence[str]
+    ) -> Table:
         box = None if self._is_plain else _box()
         table = Table(title=title, title_justify="left", box=box, header_style="bold", pad_edge=False)
-        for column in columns:
-            table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        if dropped:
+            what = "Columns that do not fit" if len(dropped) > 1 else "A column that does not fit"
+            table.caption, table.caption_justify = f"{what}: {escape(', '.join(dropped))}.", "left"
+        kept = [column.removeprefix(">") not in dropped for column in columns]
+        for column in compress(columns, kept):
+            table.add_column(escape(column.removeprefix(">")), justify="right" if column.startswith(">") else "left")
         for row in rows:
-            table.add_row(*(escape(one_line(str(cell))) for cell in row))
-        self._console.print(table)
+            table.add_row(*(escape(one_line(str(cell))) for cell in compress(row, kept)))
+        return table
+
+    def watch(self, frame: Callable[[], Sequence[Table | str]], every_s: float, times: int | None) -> None:
+        """Show frames in one place, as often as asked for or until Ctrl-C. Without a terminal they follow each
+        other."""
+        is_live = self._console.is_terminal
+        with Live(console=self._console, auto_refresh=False) if is_live else nullcontext() as live:
+            shown = 0
+            try:
+                while True:
+                    parts = [escape(printable(each)) if isinstance(each, str) else each for each in frame()]
+                    if live is not None:
+                        live.update(Group(*parts), refresh=True)
+                    else:
+                        self._console.print(Group(*parts))
+                    shown += 1
+                    if times is not None and shown >= times:
+                        return
+                    time.sleep(every_s)
+            except KeyboardInterrupt:
+                return
 
     def bar(self, share: float, cells: int = _BAR_CELLS) -> str:
-        """A share from 0 to 1 as a picture; more than 1 is full."""
+        """A share from 0 to 1 as a picture; more than 1 is full. Half as long on a narrow screen."""
+        cells = cells if self._console.width >= _NARROW_WIDTH else cells // 2
         filled = max(0.0, min(1.0, share)) * cells
         if self._is_plain:
             return "#" * round(filled) + "." * (cells - round(filled))
@@ -66,10 +134,10 @@ class Screen:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Any]:
-        """A bar that is told how far something has come: `update(share, text)`. Without a terminal it prints
-        a line now and then."""
+        """A bar that is told how far something has come: `update(share, text)`. It never runs backwards: a smaller
+        share than before changes the text alone. Without a terminal it prints a line now and then."""
         if not self._progress_console.is_terminal:
-            yield self._lines()
+            yield _growing(self._lines())
             return
         with Progress(
             TextColumn("{task.description}", markup=False),
@@ -85,7 +153,7 @@ class Screen:
             def update(share: float, text: str) -> None:
                 progress.update(task, completed=min(1.0, max(0.0, share)), description=text)
 
-            yield update
+            yield _growing(update)
 
     def _lines(self) -> Callable[[float, str], None]:
         said_s = time.monotonic()
@@ -98,6 +166,18 @@ class Screen:
                 print(f"{text}{known}", file=sys.stderr, flush=True)
 
         return update
+
+
+def _growing(update: Callable[[float, str], None]) -> Callable[[float, str], None]:
+    """Splits add items to what is to be copied, and sources grow: the share that was shown once stays."""
+    reached = 0.0
+
+    def grow(share: float, text: str) -> None:
+        nonlocal reached
+        reached = max(reached, min(1.0, share))
+        update(reached, text)
+
+    return grow
 
 
 def _box() -> Any:

@@ -8,40 +8,40 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from armillary import limits
-from armillary.errors import bad_request
 from armillary.tools import parsing
+from armillary.tools.exposure import WELL_KNOWN_KEY, Exposure
 from armillary.tools.options import (
     HOST_AND_PORT,
     PEM_FILE,
     PORT,
     TRUTH,
-    Given,
     Option,
     choice,
-    of_environment,
-    of_file,
+    document,
+    file_option,
     setting,
     size,
-    value_of,
+    size_or_zero,
     whole_number,
 )
+from armillary.tools.profiles import PROFILES, TODAY
+from armillary.tools.serving.operating_settings import OperatingSettings
 
 if TYPE_CHECKING:  # imported for annotations only, so that `armillary version` starts fast
+    from armillary.doors.control.access.log_ins import PortalMode
+    from armillary.doors.sql.merging_clients import QueryMode
     from armillary.scripts.jail import Confinement
     from armillary.storage.private import Permissions
-
-# The key that Microsoft publishes for its emulator, and the default of many clients. It is no secret, so it is for
-# loopback only.
-WELL_KNOWN_KEY: Final = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
 TABLE_PORT: Final = 8902
 MONGO_PORT: Final = 10255
 GREMLIN_PORT: Final = 8901
+CLUSTER_PORT: Final = 8903
 
 _CONSISTENCY: Final = ("Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual")
 _KEY: Final[dict[str, Any]] = {
@@ -53,7 +53,7 @@ _KEY: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(OperatingSettings, Exposure):
     directory: Path = setting(
         "data", Path("armillary-data"), parsing.path, "the path of a directory", "The data directory."
     )
@@ -78,6 +78,14 @@ class Settings:
         default_text="the address that the client used",
     )
     sql_port: int = setting("sql-port", 8081, **PORT, meaning="The port of the SQL door; 0 picks a free one.")
+    gateway_port: int | None = setting(
+        "gateway-port",
+        None,
+        **PORT,
+        meaning="A second port of the SQL door, for clients that are configured with the address of a dedicated "
+        "gateway (8903 in the emulator); 0 picks a free one. There is no cache behind it.",
+        default_text="none",
+    )
     table_port: int | None = setting(
         "table-port",
         None,
@@ -163,6 +171,25 @@ class Settings:
         "Create graphs at their first use, with this partition key; none: without a partition key.",
         default_text="graphs are not created",
     )
+    management_port: int | None = setting(
+        "management-port",
+        None,
+        **PORT | {"default_text": "there is none"},
+        meaning="The port of Azure's management API, for the management SDKs; 0 picks a free one.",
+    )
+    health_port: int | None = setting(
+        "health-port",
+        None,
+        **PORT | {"default_text": "there is none"},
+        meaning="A port for health checks by http and https: /alive, /ready, /status (8080 in the emulator's image).",
+    )
+    portal_port: int | None = setting(
+        "portal-port",
+        None,
+        **PORT | {"default_text": "that of the SQL door alone"},
+        meaning="A port of the portal without the SQL door (1234 in the emulator's image). With --portal off it has a "
+        "page that says how to connect.",
+    )
     account: str = setting(
         "account",
         "localhost",
@@ -170,11 +197,19 @@ class Settings:
         "3 to 44 lower-case letters, digits and hyphens",
         "The name of the account.",
     )
+    region: str = setting(
+        "region",
+        limits.REGION,
+        parsing.region,
+        "1 to 64 printable ASCII characters without quotes",
+        "The region of this server, as the account document names it to clients. Clients with preferred locations "
+        "compare names without case and spaces.",
+    )
     key: str = setting(
         "key",
         WELL_KNOWN_KEY,
         **_KEY | {"default_text": "the emulator's well-known key"},
-        meaning="The primary key. All users of the machine can read a command line: prefer the variable.",
+        meaning="The primary key. All users of the machine can read a command line: prefer --key-file or the variable.",
     )
     secondary_key: str | None = setting(
         "secondary-key", None, **_KEY, meaning="A second key, so that keys can be changed without an interruption."
@@ -186,9 +221,23 @@ class Settings:
     control_key: str | None = setting(
         "control-key",
         None,
-        **_KEY | {"default_text": "generated at the first start and kept in the data directory; with --memory none"},
-        meaning="The key of the control API and of the commands that use it. A server with --memory has a control API "
-        "only if this is set.",
+        **_KEY
+        | {"default_text": "made at the first start and kept in the data directory; with --memory at each start"},
+        meaning="The key of the control API, of the commands that use it and of the portal.",
+    )
+    control_read_only_key: str | None = setting(
+        "control-read-only-key",
+        None,
+        **_KEY,
+        meaning="A second key of the control API that allows GET only: for Prometheus, and for people who look.",
+    )
+    portal: PortalMode = setting(
+        "portal",
+        "login",
+        **choice("login", "read-only", "open", "off"),
+        meaning="The portal at /_armillary/portal/. login: with the control key or `armillary portal`. read-only: it "
+        "changes nothing, whatever key is used. open: without a key; on loopback only. off: a page "
+        "without log-in says how to connect.",
     )
     allows_well_known_key: bool = setting(
         "allow-well-known-key",
@@ -230,12 +279,32 @@ class Settings:
     consistency: str = setting(
         "consistency", "Session", **choice(*_CONSISTENCY), meaning="The account's default consistency level."
     )
+    staleness_transactions: int = setting(
+        "staleness-transactions",
+        limits.STALENESS_TRANSACTIONS,
+        **whole_number(limits.STALENESS_TRANSACTIONS_MIN, limits.STALENESS_TRANSACTIONS_MAX),
+        meaning="How many transactions of the account a read at BoundedStaleness may be behind (K). A single server "
+        "is never behind.",
+    )
+    staleness_s: int = setting(
+        "staleness-seconds",
+        limits.STALENESS_SECONDS,
+        **whole_number(limits.STALENESS_SECONDS_MIN, limits.STALENESS_SECONDS_MAX, unit="seconds"),
+        meaning="How old the state that a read at BoundedStaleness sees may be (T).",
+    )
     durability: str = setting(
         "durability",
         "full",
         **choice("full", "relaxed"),
         meaning="full: acknowledged writes survive power loss. relaxed: they survive a crash of the process; power "
         "loss may lose the last tenth of a second.",
+    )
+    profile: str = setting(
+        "profile",
+        TODAY,
+        **choice(*PROFILES),
+        meaning="The edition of Microsoft's articles on partitioning whose figures are the defaults of --throughput, "
+        "--partition-storage and other settings (docs/partitioning.md). Settings that are given come first.",
     )
     throughput: str = setting(
         "throughput",
@@ -244,6 +313,15 @@ class Settings:
         meaning="enforce: requests beyond the provisioned throughput are refused with 429. observe: all requests are "
         "served, and those that would have been refused are counted. off: there are no budgets; requests are charged "
         "and counted. The control API can set it for a container.",
+    )
+    queries: QueryMode = setting(
+        "queries",
+        "auto",
+        **choice("auto", "strict", "merge"),
+        meaning="Who merges the rows of a SQL query with ORDER BY, TOP, OFFSET, DISTINCT, GROUP BY or aggregates over "
+        "several partitions. auto: the SDKs that can, as with the service; for other clients (Go's azcosmos, plain "
+        "REST) the server. strict: always the client, so that what fails in the service fails here. merge: always the "
+        "server, also what the SDKs refuse, such as GROUP BY in Python's.",
     )
     is_serverless: bool = setting(
         "serverless",
@@ -265,6 +343,26 @@ class Settings:
         **whole_number(1, limits.THROUGHPUT_MAX_RU),
         meaning="The most request units a second that one physical partition may have.",
     )
+    partition_headroom: str = setting(
+        "partition-headroom",
+        "on",
+        **choice("on", "off"),
+        meaning="How many partitions a new container with manual throughput T gets, where one carries t. on: "
+        f"T / {limits.INITIAL_PARTITION_SHARE} t, as in the service. off: T / t, as Microsoft's articles say.",
+    )
+    partitioned_throughput_min_ru: int = setting(
+        "partitioned-throughput-min",
+        limits.THROUGHPUT_MIN_RU,
+        **whole_number(limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_MAX_RU, limits.THROUGHPUT_STEP_RU),
+        meaning="The least request units a second of a container with a partition key, and what it gets if it names "
+        "none. Tables and containers that share the throughput of their database are exempt.",
+    )
+    throughput_max_ru: int = setting(
+        "throughput-max",
+        limits.THROUGHPUT_MAX_RU,
+        **whole_number(limits.THROUGHPUT_MIN_RU, limits.THROUGHPUT_MAX_RU, limits.THROUGHPUT_STEP_RU),
+        meaning="The most request units a second of a container or database.",
+    )
     partition_storage_bytes: int = setting(
         "partition-storage",
         limits.PARTITION_STORAGE_BYTES,
@@ -285,8 +383,65 @@ class Settings:
         meaning="on: neighbouring partitions are merged when they are small together and each has less than "
         f"{limits.MERGE_PARTITION_RU_MAX} RU/s. off: only on request.",
     )
+    history_memory_bytes: int = setting(
+        "history-memory",
+        limits.HISTORY_MEMORY_BYTES,
+        **size_or_zero("32MB"),
+        meaning="The most memory that the history of load may take, of which heat maps and verdicts on partition keys "
+        "are made. 0: none is kept.",
+    )
     is_in_memory: bool = setting(
         "memory", False, **TRUTH, meaning="Keep all data in memory; nothing is written to disk."
+    )
+    cluster: str | None = setting(
+        "cluster",
+        None,
+        parsing.postgres_url,
+        "a URL such as postgresql://user@host1,host2/database",
+        "Be a node of the cluster whose replicated log this PostgreSQL database holds (docs/cluster.md). The URL may "
+        "hold a password: prefer --cluster-file, the variable, or a password file of PostgreSQL.",
+        default_text="a single server",
+        is_secret=True,
+    )
+    allows_single_postgres: bool = setting(
+        "cluster-single-postgres",
+        False,
+        **TRUTH,
+        meaning="Accept a PostgreSQL server without a synchronous standby: what is acknowledged is lost with its disk.",
+    )
+    node: str | None = setting(
+        "node",
+        None,
+        parsing.node_name,
+        "1 to 63 lower-case letters, digits, hyphens and dots",
+        "The name of this node of the cluster. It stays with the data directory.",
+        default_text="made at the first start and kept in the data directory",
+    )
+    cluster_log_bytes: int = setting(
+        "cluster-log-size",
+        limits.LOG_BYTES_MAX,
+        **size("64GB"),
+        meaning="The size of the log at which it is kept no more for the replica that is furthest behind; its node "
+        "builds it anew.",
+    )
+    cluster_log_hours: int = setting(
+        "cluster-log-hours",
+        int(limits.LOG_SECONDS_MAX // 3600),
+        **whole_number(1, 8760, unit="hours"),
+        meaning="The same for a replica that has flushed nothing of the log for so long.",
+    )
+    cluster_port: int = setting(
+        "cluster-port",
+        CLUSTER_PORT,
+        **PORT,
+        meaning="The port on which a node of a cluster listens to the other nodes; 0 picks a free one.",
+    )
+    stops_with_stdin: bool = setting(
+        "stop-with-stdin",
+        False,
+        **TRUTH,
+        meaning="Stop when standard input ends. A program that starts the server with a pipe there takes it along, "
+        "however the program ends.",
     )
     clock: str = setting(
         "clock",
@@ -302,18 +457,6 @@ class Settings:
         meaning="filter: scripts run only under a system-call filter (seccomp), and are refused on machines without "
         "one. limits: on such machines scripts run without the filter; for trusted scripts only.",
     )
-    log_level: str = setting(
-        "log-level",
-        "info",
-        **choice("debug", "info", "warning", "error"),
-        meaning="The least severity that is logged to standard error.",
-    )
-    log_format: str = setting(
-        "log-format",
-        "text",
-        **choice("text", "json"),
-        meaning="The form of the log, including the security log: lines of text, or one JSON object a line.",
-    )
     config: Path | None = setting(
         "config",
         None,
@@ -322,139 +465,26 @@ class Settings:
         "A file with any of the other settings.",
         default_text="none",
     )
-
-    @property
-    def is_public(self) -> bool:
-        """Whether other machines may reach the doors."""
-        return not parsing.is_loopback(self.host)
-
-    @property
-    def has_exposed_key(self) -> bool:
-        """Whether other machines may reach the doors with the well-known key."""
-        keys = (self.key, self.secondary_key, self.read_only_key, self.secondary_read_only_key)
-        return self.is_public and WELL_KNOWN_KEY in keys
-
-    @property
-    def requires_tls(self) -> bool:
-        if self.require_tls is not None:
-            return self.require_tls
-        return self.is_public and not self.allows_well_known_key
-
-    @property
-    def advertised_host(self) -> str | None:
-        """The host of --advertise, without port and brackets."""
-        return parsing.split_port(self.advertise)[0] if self.advertise is not None else None
-
-    def advertised_address(self, port: int) -> str | None:
-        """HOST:PORT as clients are to use it, with this port where --advertise names none."""
-        if self.advertise is None:
-            return None
-        host, given = parsing.split_port(self.advertise)
-        return f"{f'[{host}]' if ':' in host else host}:{given or port}"
-
-    @property
-    def mongo_address(self) -> str | None:
-        """What clients of the MongoDB door are told to reach it at: HOST, or HOST:PORT if the port is not its own."""
-        given = self.mongo_advertised_host or self.advertised_host
-        return f"[{given}]" if given is not None and given.count(":") > 1 and "[" not in given else given
-
-    def client_url(self, door: str, port: int) -> str:
-        """Where clients reach a door that listens on this port."""
-        host = self.advertised_host or {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
-        address = f"{f'[{host}]' if ':' in host else host}:{port}"
-        if door == "sql":
-            address = self.advertised_address(port) or address
-        elif door == "mongo" and self.mongo_address is not None:
-            has_port = ":" in self.mongo_address.rpartition("]")[2]
-            address = self.mongo_address if has_port else f"{self.mongo_address}:{port}"
-        return f"{self.scheme(door)}://{address}"
-
-    def scheme(self, door: str) -> str:
-        """Of a door's addresses: with TLS where that is required, or has a certificate that was made for it. MongoDB's
-        say by an option whether they have it, not by their scheme."""
-        secure = self.requires_tls or self.tls_certificate is not None
-        return {"mongo": "mongodb", "gremlin": "wss" if secure else "ws"}.get(door, "https" if secure else "http")
-
-    @property
-    def named_hosts(self) -> list[str]:
-        """The names besides loopback under which clients reach the server: of --host and --advertise."""
-        names = [self.host] if not parsing.is_unspecified(self.host) else []
-        names += [self.advertised_host] if self.advertised_host is not None else []
-        return [name for name in dict.fromkeys(names) if name.lower() not in ("localhost", "127.0.0.1", "::1")]
-
-    def check_exposure(self) -> None:
-        """Refuse to open doors to other machines with the well-known key."""
-        if self.has_exposed_key and not self.allows_well_known_key:
-            raise bad_request(
-                f"The host {self.host} can be reached from other machines, and the emulator's well-known key is known "
-                "publicly. Set ARMILLARY_KEY to a key of your own (openssl rand -base64 64 makes one), or use "
-                "--host 127.0.0.1. In a container whose ports are published to one machine only, "
-                "--allow-well-known-key allows it."
-            )
-        if self.is_public and self.mongo_auth == "off":
-            raise bad_request(
-                f"The host {self.host} can be reached from other machines: with --mongo-auth off they would need "
-                "no credentials. Use --host 127.0.0.1, or --mongo-auth on."
-            )
-
-    @property
-    def accepts_aad(self) -> bool:
-        return self.aad == "on" or (self.aad == "auto" and not self.is_public and self.key == WELL_KNOWN_KEY)
+    # Where values come from that are not defaults, by the names of their options.
+    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    warnings: tuple[str, ...] = field(default=(), repr=False, compare=False)  # for the log of a server
+    has_secret_files: bool = field(default=False, repr=False, compare=False)  # that SIGHUP reads again
 
 
+_INHERITED: Final = frozenset(each.name for each in fields(OperatingSettings))  # documented after the others
 OPTIONS: Final[Mapping[str, Option]] = {
-    each.metadata["option"].name: each.metadata["option"]._replace(attribute=each.name) for each in fields(Settings)
+    each.metadata["option"].name: each.metadata["option"]._replace(attribute=each.name)
+    for each in sorted(fields(Settings), key=lambda each: each.name in _INHERITED)
+    if each.metadata
+}
+# Every name that the command line, the variables and the configuration file may have: the settings, and behind each
+# secret one the file that may hold it.
+ACCEPTED: Final[Mapping[str, Option]] = {
+    each.name: each
+    for option in OPTIONS.values()
+    for each in ((option, file_option(option)) if option.is_secret else (option,))
 }
 
 
-def resolve(command_line: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
-    """The settings in force: command line, then environment, then file, then default. Refuses what it does not know."""
-    typed = {name: Given(f"--{name}", "command line", value) for name, value in command_line.items()}
-    found = of_environment(OPTIONS, environment) | typed
-    if "config" in found:
-        path: Path = value_of(OPTIONS["config"], found["config"])
-        found = of_file(OPTIONS, path) | found
-    values = {OPTIONS[name].attribute: value_of(OPTIONS[name], given) for name, given in found.items()}
-    settings = Settings(**values)
-    _check_together(settings, found)
-    return settings
-
-
-def _check_together(settings: Settings, found: Mapping[str, Given]) -> None:
-    keys = (settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key)
-    if settings.control_key is not None and settings.control_key in keys:
-        raise bad_request("--control-key is the same as a key of the account. Set a different one.")
-    if {settings.key, settings.secondary_key} & {settings.read_only_key, settings.secondary_read_only_key} - {None}:
-        raise bad_request("A read-only key is the same as a key that allows writes. Set a different one.")
-    if (settings.tls_certificate is None) != (settings.tls_key is None):
-        missing, given = ("key", "certificate") if settings.tls_key is None else ("certificate", "key")
-        raise bad_request(f"{found[f'tls-{given}'].source} needs --tls-{missing} as well. Set both.")
-    for name in ("data", "durability"):
-        if settings.is_in_memory and name in found and found[name].origin == found["memory"].origin:
-            raise bad_request(
-                f"{found['memory'].source} keeps nothing on disk, so {found[name].source} has no effect. Give "
-                "only one of them."
-            )
-
-
-def document() -> str:
-    """The text of docs/settings.md."""
-    lines = [
-        "# Settings of `armillary serve`",
-        "",
-        "Made from the code by `make docs`; do not edit. A setting is looked for on the command line, then in the",
-        "environment, then in the TOML file that `--config` names (there without the leading dashes), and then has its",
-        "default. Anything unknown is refused by name, in the file and among the `ARMILLARY_` variables.",
-        "",
-        "| Option | Variable | Value | Default | Meaning |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| `--{each.name}` | `{each.variable}` | {each.expected} | {each.default_text} | {each.meaning} |"
-        for each in OPTIONS.values()
-    ]
-    return "\n".join(lines) + "\n"
-
-
 if __name__ == "__main__":
-    sys.stdout.write(document())
+    sys.stdout.write(document(ACCEPTED.values()))

@@ -80,7 +80,7 @@ def test_versions_of_python_are_the_same_everywhere() -> None:
 
 def test_newcomers_find_files_by_the_word_of_their_question() -> None:
     rows = re.findall(r"^\| (.*\?) \| (\w+) \| `(.*)` \|$", (ROOT / "docs/internals/where.md").read_text("utf-8"), re.M)
-    assert len(rows) == 20
+    assert len(rows) >= 20
     for question, word, name in rows:
         assert word.replace("_", " ") in question.lower(), f"{word}: not the question's word"
         assert word in Path(name).name, question

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from maintenance import stability
 from support.house import House
 
-from armillary.doors.control import metrics
+from armillary.account.cluster_operations import OwnFigures
+from armillary.doors.control.call import ServerFacts
+from armillary.doors.control.metrics import metrics
 from armillary.tools import cli
 
 FOUND = stability.collect()
@@ -43,8 +46,22 @@ def test_error_texts_stand_in_the_code() -> None:
 
 async def test_metrics_are_those_that_are_served() -> None:
     house = await House.open()
-    services = SimpleNamespace(begun_s=0.0, connection_count=lambda: 0)
-    lines = "".join(metrics._lines(SimpleNamespace(account=house.account, services=services)))  # type: ignore[arg-type]
+    services = SimpleNamespace(begun_s=0.0, facts=ServerFacts())
+    call: Any = SimpleNamespace(account=house.account, services=services)
+    figures = OwnFigures(
+        leads=False,
+        epoch=1,
+        is_drained=False,
+        forwards=0,
+        node_count=1,
+        live_count=1,
+        lag_rows=None,
+        lag_transactions=None,
+        lag_s=None,
+        slowest=None,
+        log=None,
+    )
+    lines = metrics.text_of(call, figures, {})
     await house.close()
     served = sorted("{} ({})".format(*line.split()[2:4]) for line in lines.splitlines() if line.startswith("# TYPE "))
     assert served == KEPT["metrics"]

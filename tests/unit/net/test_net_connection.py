@@ -8,6 +8,7 @@ import functools
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from support.waiting import PATIENCE_S, until
 from armillary import limits
 from armillary.net.connection_limits import Crowd
 from armillary.net.http import HANG_UP, Patience, Request, Response
+from armillary.net.http_2 import PREFACE, SETTINGS
 from armillary.net.listen import Listener, listen
 
 SHORT_S, SWEEP_S = 0.2, 0.02
@@ -212,6 +214,40 @@ async def test_repeated_headers_are_joined_and_an_offered_upgrade_is_left_alone(
         assert json.loads((await client.answer())[2])["target"] == "/after"
 
 
+@pytest.mark.parametrize("is_in_pieces", [False, True])
+@on_uvloop
+async def test_the_body_of_a_request_that_offers_an_upgrade_is_read(is_in_pieces: bool) -> None:
+    # Java's HttpClient offers HTTP/2 in these words, with and without a body.
+    offer = (
+        "Connection: Upgrade, HTTP2-Settings",
+        "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+        "Upgrade: h2c",
+    )
+    sent = (
+        get("/sized", *offer, "Content-Length: 5")
+        + b"hello"
+        + get("/chunked", *offer, "Transfer-Encoding: chunked")
+        + b"3\r\nGET\r\n3;x=y\r\n / \r\n0\r\nTrailer: of it\r\n\r\n"
+        + get("/none", *offer, "Content-Length: 0")
+        + get("/last", "Connection: close, Upgrade", "Upgrade: h2c", "Content-Length: 2")
+        + b"ab"
+    )
+    async with serving() as (_, connect):
+        client = await connect()
+        for piece in [sent[at : at + 1] for at in range(len(sent))] if is_in_pieces else [sent]:
+            client.send(piece)
+            if is_in_pieces:
+                await client.writer.drain()
+        seen = [json.loads((await client.answer())[2]) for _ in range(4)]
+        assert [(one["target"], one["body"]) for one in seen] == [
+            ("/sized", "hello"),
+            ("/chunked", "GET / "),
+            ("/none", ""),
+            ("/last", "ab"),
+        ]
+        assert await client.is_ended()
+
+
 @on_uvloop
 async def test_a_target_as_for_a_proxy_is_read() -> None:
     async with serving() as (_, connect):
@@ -278,7 +314,8 @@ MALFORMED = {
     "http 2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "http 2 in 1": get("/", "Connection: keep-alive", version="2.0"),
     "byte in target": b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
-    "upgrade with body": get("/", "Connection: Upgrade", "Upgrade: h2c", "Content-Length: 1") + b"x",
+    "bad chunk after an offered upgrade": get("/", "Connection: Upgrade", "Upgrade: h2c", "Transfer-Encoding: chunked")
+    + b"xyz\r\n",
     "two tokens": get("/", "Authorization: a", "Authorization: b"),
     "endless extension": get("/", "Transfer-Encoding: chunked") + b"1;" + b"x" * 70_000,
     "endless trailer": get("/", "Transfer-Encoding: chunked")
@@ -297,6 +334,57 @@ async def test_what_is_malformed_is_refused_after_what_came_before(name: str) ->
         status, headers, body = await client.answer()
         assert (status, headers["connection"], json.loads(body)["code"]) == (400, "close", "BadRequest")
         assert await client.is_ended()
+
+
+async def _frames(client: Client) -> list[tuple[int, bytes, bytes]]:
+    """Type, stream and content of all frames of HTTP/2 that come before the end."""
+    wire = await asyncio.wait_for(client.reader.read(), PATIENCE_S)
+    frames = []
+    while wire:
+        length = int.from_bytes(wire[:3], "big")
+        frames.append((wire[3], wire[5:9], wire[9 : 9 + length]))
+        wire = wire[9 + length :]
+    return frames
+
+
+# What azure_data_cosmos 1.0.0 for Rust sends first, up to its request: settings, a window, the head on stream 1.
+HTTP_2 = (
+    PREFACE
+    + bytes.fromhex("00001e 04 00 00000000 0002 00000000 0003 00000000 0004 00200000 0005 00004000 0006 00004000")
+    + bytes.fromhex("000004 08 00 00000000 004f0001 000003 01 05 00000001 828684")
+)
+REQUIRED = b"\0\0\0\x0d"
+
+
+@pytest.mark.parametrize(
+    "sizes", [(len(HTTP_2),), (24, 1, 1, 7, 55), (40, 48), (24, 39, 13, 12), (18, 6, 64), (5, 13, 5, 65)]
+)
+@on_uvloop
+async def test_http_2_is_refused_once_a_stream_is_open(sizes: tuple[int, ...]) -> None:
+    # Without a stream, the end of the connection looks like an outage to the client, and it does not fall back.
+    async with serving() as (_, connect):
+        client = await connect()
+        at = 0
+        for size in sizes:
+            client.send(HTTP_2[at : at + size])
+            at += size
+            if at == 24:
+                assert await asyncio.wait_for(client.reader.readexactly(9), PATIENCE_S) == SETTINGS
+            else:
+                for _ in range(5):  # so that the server reads it alone; if it does not, the answer is the same
+                    await asyncio.sleep(0)
+        if 24 not in accumulate(sizes):
+            assert await asyncio.wait_for(client.reader.readexactly(9), PATIENCE_S) == SETTINGS
+        stream = b"\0\0\0\x01"
+        assert await _frames(client) == [(3, stream, REQUIRED), (7, b"\0\0\0\0", stream + REQUIRED)]
+
+
+@on_uvloop
+async def test_http_2_without_a_request_ends() -> None:
+    async with serving() as (_, connect):
+        client = await connect()
+        client.send(PREFACE + bytes.fromhex("000004 08 00 00000000 004f0001") * 3)
+        assert await _frames(client) == [(4, b"\0\0\0\0", b"")]
 
 
 @on_uvloop

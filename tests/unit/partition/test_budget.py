@@ -9,7 +9,9 @@ import pytest
 from armillary import limits
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
+from armillary.model.ranges import KeyRange
 from armillary.partition.budget import HUNDREDTHS, Ask, Budget
+from armillary.partition.load_rows import RangeRows
 from armillary.partition.meter import Meter, Totals
 
 
@@ -231,6 +233,24 @@ def test_charges_are_answered_as_they_are_counted() -> None:
     meter = Meter(VirtualClock())
     answered = [meter.spend(charge_ru, None) for charge_ru in (1.005, 1.015, 1.145, 0.004, 2.675)]
     assert sum(int(f"{each:.2f}".replace(".", "")) for each in answered) == meter.totals.charged
+
+
+class ShiftedClock(VirtualClock):
+    """Whose seconds since the start begin at other times than those of the day, as those of machines do."""
+
+    def monotonic_s(self) -> float:
+        return self.now_s() - 999.3
+
+
+def test_load_is_counted_in_the_column_of_its_time() -> None:
+    """Columns end in the middle of a second of the meter."""
+    clock = ShiftedClock(start_s=6_000_020.25)
+    meter = Meter(clock)
+    meter.divide(RangeRows(KeyRange(0, b"", b"\xff", (), 0), 1, ()))
+    for _ in range(4):
+        meter.spend(1, b"k", meter.admit(HUNDREDTHS))
+        clock.advance(10)
+    assert [(each.column, each.requests) for each in meter.load.take()] == [(600_002 + at, [1, 0]) for at in range(4)]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -52,6 +52,28 @@ async def entries(container: Container) -> int:
     return sum([await each.read(count) for each in container.partitions.values()])
 
 
+@pytest.mark.parametrize(
+    ("paths", "document", "named"),
+    [
+        (['/"a b"'], {"a b": 1}, {"a b": 1}),
+        (["/'le/vel'"], {"le/vel": "x"}, {"le/vel": "x"}),
+        (["/address/zip"], {"address": {"zip": 8000}}, {"address/zip": 8000}),
+        (["/tenant", '/"the user"/id'], {"tenant": "t", "the user": {"id": 5}}, {"tenant": "t", "the user/id": 5}),
+        (["/tenant", "/user/id"], {"tenant": "t", "user": 1}, {"tenant": "t"}),
+    ],
+)
+async def test_a_delete_names_the_key_of_its_item(
+    paths: list[str], document: dict[str, Any], named: dict[str, Any]
+) -> None:
+    """Each value under its path, without the first slash and without quotes."""
+    house = await House.open()
+    key = {"paths": paths, "kind": "MultiHash" if len(paths) > 1 else "Hash", "version": 2}
+    container = await house.container(partitionKey=key, changeFeedPolicy=POLICY)
+    await house.put(container, {"id": "a", **document})
+    await house.delete(container, {"id": "a", **document})
+    assert (await versions(house, container))[-1]["metadata"]["partitionKey"] == named
+
+
 async def test_what_each_write_left() -> None:
     house = await House.open()
     container = await house.container(changeFeedPolicy=POLICY, defaultTtl=-1)

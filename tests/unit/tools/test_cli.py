@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import ssl
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import pkcs12
 from support.certificates import Signed
 from support.process import READY_S, ServerProcess, run_armillary
 
@@ -111,6 +115,25 @@ def test_trust_says_nothing_of_a_certificate_of_another_origin(tmp_path: Path) -
     assert "Armillary did not make" in outcome.stderr
     assert (directory / "certificate.pem").read_bytes() == foreign.pem
     assert (directory / "key.pem").read_bytes() == foreign.key_pem()
+
+
+def test_trust_writes_a_trust_store_that_java_reads(tmp_path: Path) -> None:
+    directory, store = tmp_path / "data", tmp_path / "for java.p12"
+    outcome = run_armillary("trust", "--data", str(directory), "--java", str(store))
+    assert outcome.returncode == 0, outcome.stderr
+    assert f'-Djavax.net.ssl.trustStore="{store}" -Djavax.net.ssl.trustStorePassword=changeit' in outcome.stdout
+    certificate = x509.load_pem_x509_certificate((directory / "certificate.pem").read_bytes())
+    kept = pkcs12.load_pkcs12(store.read_bytes(), b"changeit").additional_certs
+    assert [(each.certificate, each.friendly_name) for each in kept] == [(certificate, b"armillary")]
+    # Java takes only certificates with this attribute of a bag for trusted: 2.16.840.1.113894.746875.1.1.
+    if shutil.which("keytool") is not None:
+        listed = subprocess.run(
+            ["keytool", "-list", "-keystore", str(store), "-storepass", "changeit"], capture_output=True, text=True
+        )
+        assert "trustedCertEntry" in listed.stdout, listed.stdout
+    outcome = run_armillary("trust", "--data", str(directory), "--java", str(tmp_path / "none" / "store.p12"))
+    assert (outcome.returncode, outcome.stderr.count("\n")) == (2, 1)
+    assert "cannot be written: No such file or directory." in outcome.stderr
 
 
 def test_trust_makes_a_certificate_that_the_server_uses(start_server: StartServer, tmp_path: Path) -> None:

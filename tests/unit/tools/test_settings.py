@@ -7,7 +7,11 @@ import pytest
 from armillary import limits
 from armillary.errors import Failure, Kind
 from armillary.tools import parsing
-from armillary.tools.settings import OPTIONS, WELL_KNOWN_KEY, Settings, document, resolve
+from armillary.tools.exposure import WELL_KNOWN_KEY
+from armillary.tools.options import document
+from armillary.tools.profiles import PROFILES, table
+from armillary.tools.resolve import check_exposure, resolve
+from armillary.tools.settings import ACCEPTED, OPTIONS, Settings
 
 OWN_KEY = "QXJtaWxsYXJ5IHRlc3Qga2V5IG9mIG91ciBvd24u"
 OTHER_KEY = "QXJtaWxsYXJ5IHRlc3Qga2V5LCBhbm90aGVyIG9uZQ=="
@@ -139,14 +143,14 @@ def test_secrets_are_never_shown(name: str) -> None:
 def test_public_host_needs_a_key_of_its_own(host: str) -> None:
     for line in ({"host": host}, {"host": host, "key": OWN_KEY, "secondary-key": WELL_KNOWN_KEY}):
         with pytest.raises(Failure, match="well-known key"):
-            resolve(line, {}).check_exposure()
-    resolve({"host": host, "key": OWN_KEY}, {}).check_exposure()
+            check_exposure(resolve(line, {}))
+    check_exposure(resolve({"host": host, "key": OWN_KEY}, {}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"])
 def test_loopback_may_use_the_well_known_key(host: str) -> None:
     settings = resolve({"host": host}, {})
-    settings.check_exposure()
+    check_exposure(settings)
     assert settings.accepts_aad
 
 
@@ -169,7 +173,7 @@ def test_memory_with_a_directory_is_refused_unless_it_overrides_one(tmp_path: Pa
 
 
 def test_documentation_is_current() -> None:
-    assert DOCUMENT.read_text("utf-8") == document(), "run `make docs`"
+    assert DOCUMENT.read_text("utf-8") == document(ACCEPTED.values()), "run `make docs`"
 
 
 def test_tls_is_required_where_other_machines_reach_the_server() -> None:
@@ -213,3 +217,38 @@ def test_what_cannot_be_advertised(wrong: str) -> None:
 def test_a_certificate_comes_with_its_key(given: str) -> None:
     with pytest.raises(Failure, match=f"--{given} needs --tls-"):
         resolve({given: "file.pem"}, {})
+
+
+def test_a_profile_gives_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "armillary.toml"
+    file.write_text("throughput-max = 300000\n")
+    settings = resolve({"profile": "2016", "config": str(file)}, {"ARMILLARY_THROUGHPUT": "off"})
+    assert (settings.partitioned_throughput_min_ru, settings.partition_headroom) == (10_100, "off")
+    assert settings.logical_partition_bytes_max == settings.partition_storage_bytes == 10 * limits.GB
+    assert (settings.throughput, settings.throughput_max_ru) == ("off", 300_000)
+    sources = {name: settings.sources[name] for name in ("throughput", "throughput-max", "partition-storage")}
+    assert sources == {"throughput": "environment", "throughput-max": "file", "partition-storage": "profile 2016"}
+
+
+def test_profiles_name_settings_and_their_values() -> None:
+    for profile in PROFILES:
+        assert resolve({"profile": profile}, {}).profile == profile
+    assert resolve({"profile": "today"}, {}) == Settings()
+    assert "expected one of today, 2016, 2017, 2018" in refusal({"profile": "2015"})
+    assert "No container with a partition key" in refusal({"profile": "2016", "throughput-max": "10000"})
+
+
+def test_the_table_of_profiles_in_the_documentation_is_the_code_s() -> None:
+    defaults = {option.name: option.default_text for option in OPTIONS.values()}
+    assert table(defaults) in (DOCUMENT.parent / "partitioning.md").read_text("utf-8")
+
+
+def test_a_share_may_be_a_number_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "armillary.toml"
+    file.write_text("log-requests = 0.25\ntracing-share = 1\n")
+    settings = resolve({"config": str(file)}, {})
+    assert (settings.log_requests, settings.tracing_share) == ("0.25", 1.0)
+    for text in ("log-requests = 2\n", "sql-port = 1.5\n"):
+        file.write_text(text)
+        with pytest.raises(Failure, match="expected"):
+            resolve({"config": str(file)}, {})

@@ -98,6 +98,33 @@ async def test_reading_goes_on_from_every_place(tmp_path: Path, ending: str) -> 
 
 
 @pytest.mark.parametrize("ending", ["json", "jsonl", "csv", "bson"])
+async def test_large_rows_make_small_pages(tmp_path: Path, ending: str) -> None:
+    """A page is held in memory: a thousand rows of a megabyte would be a gigabyte."""
+    place = tmp_path / f"items.{ending}"
+    rows = [Row(number, {"id": f"{number}", "text": "x" * 300_000}) for number in range(1, 21)]
+    sink = sink_of(str(place), Reading())
+    await sink.open(None)
+    await sink.write(rows)
+    await sink.close(is_complete=True)
+    pages = await read_all(place, Reading())
+    assert documents(pages) == [row.document for row in rows]
+    assert max(len(page.rows) for page in pages) == 7
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+async def test_rows_of_many_columns_make_small_pages(tmp_path: Path, ending: str) -> None:
+    place = tmp_path / f"items.{ending}"
+    rows = [Row(number, {"id": f"{number}", **{f"c{n}": n for n in range(1_000)}}) for number in range(1, 151)]
+    sink = sink_of(str(place), Reading())
+    await sink.open(None)
+    await sink.write(rows)
+    await sink.close(is_complete=True)
+    pages = await read_all(place, Reading())
+    assert documents(pages) == [row.document for row in rows]
+    assert max(len(page.rows) for page in pages) <= 131
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl", "csv", "bson"])
 async def test_writing_goes_on_where_it_was_safe(tmp_path: Path, ending: str) -> None:
     whole, cut = tmp_path / f"whole.{ending}", tmp_path / f"cut.{ending}"
     await write_all(whole, Reading())

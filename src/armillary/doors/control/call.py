@@ -4,7 +4,8 @@ that finds the function for a path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
@@ -16,15 +17,42 @@ from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.security.credentials import Credentials
 from armillary.clock import MovableClock
+from armillary.doors.control.access.authentication import NO_ACCESS, Access, ControlGuard
+from armillary.doors.control.access.log_ins import LogIns
 from armillary.doors.control.errors import HEADERS
 from armillary.doors.control.fields import Fields
-from armillary.doors.control.snapshot_transfers import Transfers
+from armillary.doors.control.foresight.jobs import Jobs
+from armillary.doors.control.foresight.uploads import Uploads
+from armillary.doors.control.live.long_polls import LongPolls
+from armillary.doors.control.snapshots.snapshot_transfers import Transfers
 from armillary.errors import Failure, Kind, bad_request
+from armillary.insight.load_watch import LoadWatch
 from armillary.model.json_members import shown
 from armillary.model.resources import ResourceType
 from armillary.net.http import BareResponse, Request, Response
+from armillary.net.requests.request_watch import LoopLag, RequestWatch
 
 Action = Callable[["Call"], Coroutine[Any, Any, Response]]
+
+
+@dataclass(slots=True)
+class ServerFacts:
+    """What `tools/serving` knows of the process and its settings."""
+
+    started_s: float = 0.0  # since the epoch
+    elapsed_s: Callable[[], float] = lambda: 0.0  # since the start
+    settings: Sequence[Mapping[str, Any]] = ()
+    # The addresses of each door for a client that reached this server by this host name, the preferred one first.
+    endpoints: Callable[[str], Mapping[str, Sequence[str]]] = lambda host: {}
+    certificate: Callable[[], bytes] = bytes  # that TLS clients see, with its chain, in PEM form; reads files
+    connections: Callable[[], Mapping[str, int]] = dict
+    connections_max: int | None = None
+    watch: RequestWatch | None = None  # counts the requests of all doors
+    loop_lag: LoopLag | None = None
+    runtime: Any = None  # what can be changed while the server runs: `live/server.py`
+    process: Callable[[], Mapping[str, float]] = dict  # figures of the process by the names of metrics; run in a thread
+    # Memory and disk, which take time to find out: run in a thread.
+    measured: Callable[[], Mapping[str, Any]] = field(default=dict)
 
 
 class Services(Protocol):
@@ -37,13 +65,31 @@ class Services(Protocol):
     transfers: Transfers
     begun_s: float
     connection_count: Callable[[], int]
+    log_ins: LogIns
+    guard: ControlGuard
+    facts: ServerFacts
+    long_polls: LongPolls
+    jobs: Jobs
+    uploads: Uploads
+    load_watch: LoadWatch
+
+    def signed_in(self, address: str, credential: str) -> None:
+        """For the security log."""
 
 
 class Call:
-    __slots__ = ("_query", "account", "names", "request", "services")
+    __slots__ = ("_query", "access", "account", "names", "request", "services")
 
-    def __init__(self, services: Services, request: Request, names: list[str], query: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        request: Request,
+        names: list[str],
+        query: Mapping[str, str],
+        access: Access = NO_ACCESS,
+    ) -> None:
         self.services = services
+        self.access = access
         self.account = services.account
         self.request = request
         self.names = names  # those in the path, in their order
@@ -82,9 +128,14 @@ class Call:
 
     def count(self, name: str, default: int, most: int) -> int:
         """The only query parameter of the request, a number from 1 to `most`."""
-        text = self.query(name).get(name, str(default))
-        if len(text) > 9 or not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
-            raise bad_request(f"'{name}' must be a whole number from 1 to {most}, not '{shown(text)}'.")
+        self.query(name)
+        return self.whole(name, default, 1, most)
+
+    def whole(self, name: str, default: int, low: int, high: int) -> int:
+        """A query parameter that is a number. Which parameters there may be is said by `query`."""
+        text = self._query.get(name, str(default))
+        if len(text) > 16 or not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise bad_request(f"'{name}' must be a whole number from {low} to {high}, not '{shown(text)}'.")
         return int(text)
 
     def fields(self, what: str) -> Fields:

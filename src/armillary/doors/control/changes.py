@@ -4,13 +4,14 @@ protocol it also reads all versions from the beginning, as far as they are kept.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any
 
 import orjson
 
 from armillary import limits
-from armillary.account.changes.change_feed import change_row, read_changes
+from armillary.account.changes.change_feed import ChangePage, change_row, read_changes
 from armillary.account.container import Container
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.doors.control.call import Call
@@ -24,7 +25,8 @@ _BEGINNING, _NOW = "beginning", "now"
 
 async def show_changes(call: Call) -> Response:
     """The next page after `position`, or from where `from` says."""
-    asked = call.query("mode", "from", "position", "key", "limit")
+    asked = call.query("mode", "from", "position", "key", "limit", "wait")
+    wait_ms = call.whole("wait", 0, 0, limits.WATCH_WAIT_MS_MAX)
     mode = asked.get("mode", _MODES[0])
     if mode not in _MODES:
         raise bad_request(f"'mode' must be one of {', '.join(_MODES)}, not '{shown(mode)}'.")
@@ -38,21 +40,41 @@ async def show_changes(call: Call) -> Response:
         position = position or "0"
         if has_all_versions:
             raise bad_request("All versions can be read from beginning or now on, not from a time.")
-    options = FeedOptions(
-        key=_key(container, asked.get("key")),
-        page_items=_limit(asked.get("limit", str(limits.PAGE_ITEMS_DEFAULT))),
-        continuation=position,
-    )
-    page = await read_changes(
-        call.account,
-        container,
-        options,
-        is_from_now=position is None,
-        since_s=since_s,
-        has_all_versions=has_all_versions,
-    )
+    key = _key(container, asked.get("key"))
+    page_items = _limit(asked.get("limit", str(limits.PAGE_ITEMS_DEFAULT)))
+
+    async def read(position: str | None) -> ChangePage:
+        return await read_changes(
+            call.account,
+            container,
+            FeedOptions(key=key, page_items=page_items, continuation=position),
+            is_from_now=position is None,
+            since_s=since_s,
+            has_all_versions=has_all_versions,
+        )
+
+    before = _lsns(container)
+    page = await read(position)
+    if wait_ms and not page.items:
+        # From now on means from the first look: what is written while the request waits belongs to it.
+        await call.services.long_polls.until(lambda: _lsns(container) != before, wait_ms, _pause(call))
+        if _lsns(container) != before:
+            page = await read(page.continuation)
     rows = [orjson.Fragment(change_row(each, container)) for each in page.items]
     return call.answer({"changes": rows, "position": page.continuation, "isEnd": page.is_end})
+
+
+def _lsns(container: Container) -> tuple[bool, int, int]:
+    """Differs after any write to a container, and after a split or merge."""
+    heads = [each.head.lsn for each in container.partitions.values()]
+    return container.is_retired, container.state.next_range, sum(heads)
+
+
+def _pause(call: Call) -> Callable[[float], Coroutine[Any, Any, None]]:
+    async def pause(left_s: float) -> None:
+        await call.account.clock.sleep(min(left_s, limits.CHANGES_POLL_SECONDS))
+
+    return pause
 
 
 def _seconds(text: str) -> int:

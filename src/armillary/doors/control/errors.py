@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import orjson
 
 from armillary.errors import Failure, Kind
-from armillary.net.http import BareResponse, Headers, Response
+from armillary.net.http import BareRefusal, Headers, Response
 
 STATUSES: dict[Kind, int] = {
     Kind.BAD_REQUEST: 400,
@@ -29,6 +31,7 @@ STATUSES: dict[Kind, int] = {
     Kind.RANGE_BUSY: 409,
     Kind.NAME_STALE: 404,
     Kind.NOT_LEADER: 503,
+    Kind.STALE_HERE: 503,
     Kind.THROTTLED: 429,
     Kind.RETRY_WITH: 409,
     Kind.TIMED_OUT: 408,
@@ -53,9 +56,11 @@ def error_response(failure: Failure) -> Response:
     headers = [*HEADERS]
     if failure.kind is Kind.UNAUTHORIZED:
         headers.append((b"www-authenticate", b'Bearer realm="armillary control"'))
+    if failure.retry_after_ms is not None:
+        headers.append((b"retry-after", b"%d" % ceil(failure.retry_after_ms / 1000)))
     if "allowed" in failure.details:
         headers.append((b"allow", ", ".join(failure.details["allowed"]).encode("ascii")))
     # A message may quote a lone surrogate out of a request, which has no UTF-8 form.
     message = failure.message.encode("utf-8", "replace").decode()
     content = {"error": {"code": failure.kind.name.lower(), "message": message}}
-    return BareResponse(STATUSES[failure.kind], headers, orjson.dumps(content))
+    return BareRefusal(failure.kind, STATUSES[failure.kind], headers, orjson.dumps(content))

@@ -3,9 +3,10 @@ name that it had when it began."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from armillary.account.migration import migration
+from armillary.account.migration import migration, moved_items
 from armillary.account.migration.migration import Migration, Plan
 from armillary.doors.control.call import Call
 from armillary.doors.control.resources import read_throughput
@@ -16,6 +17,11 @@ from armillary.net.http import Response
 
 async def begin(call: Call) -> Response:
     fields = call.fields("a migration")
+    if fields.truth("liftFence"):
+        target = fields.required_text("target")
+        fields.end()
+        lifted = await moved_items.lift_fence(call.account, call.container(), target)
+        return call.answer({"target": target, "lifted": [each.filter for each in lifted]})
     paths, is_fixed = fields.texts("partitionKey"), fields.truth("fixed")
     if paths and is_fixed:
         raise bad_request("Give either 'partitionKey' (--partition-key) or 'fixed' (--fixed), not both.")
@@ -26,10 +32,21 @@ async def begin(call: Call) -> Response:
         throughput=read_throughput(fields),
         keep_as=keep_as,
         switches=not fields.truth("noSwitch"),
+        filter=fields.text("filter"),
+        removes=fields.truth("remove"),
     )
     fields.end()
     source = call.container()
     names = [each.name for each in call.account.containers if each.database.rid == source.database.rid]
+    if plan.filter is not None:
+        if keep_as is not None or not plan.switches:
+            raise bad_request("With 'filter' (--filter) both containers keep their names: no 'keepAs', no 'noSwitch'.")
+        plan = replace(plan, switches=False)
+        if not paths and not is_fixed and source.key is not None and target not in names:
+            paths = list(source.key.paths)
+            plan = replace(plan, paths=source.key.paths)
+    elif plan.removes:
+        raise bad_request("'remove' (--remove) goes with 'filter' (--filter).")
     if not paths and not is_fixed and target not in names:
         raise bad_request(
             f"The container '{shown(target)}' does not exist yet. Give its 'partitionKey' (--partition-key), such as "
@@ -69,7 +86,9 @@ def _shown(found: Migration) -> dict[str, Any]:
         "stage": found.stage,
         "ended": found.is_ended,
         "itemsTotal": found.total,
+        "itemsExamined": found.examined,
         "itemsCopied": found.copied,
+        "itemsRemoved": found.removed,
         "changesFollowed": found.followed,
         "verifiedItems": found.verified.items if found.verified is not None else None,
         "digest": f"{found.verified.digest:032x}" if found.verified is not None else None,

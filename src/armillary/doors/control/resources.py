@@ -190,6 +190,7 @@ def _container(call: Call, container: Container) -> dict[str, Any]:
         "partitionCount": len(heads),
         "items": sum(head.item_count for head in heads),
         "bytes": sum(head.size_bytes for head in heads),
+        "moved": [{"filter": each.filter, "target": each.target} for each in container.state.moved],
     }
 
 

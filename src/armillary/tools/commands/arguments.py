@@ -18,11 +18,14 @@ from armillary.errors import Failure, Kind, bad_request
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 AddCommand = Callable[..., argparse.ArgumentParser]
 
+_KEY_NAMES = ("primary", "secondary", "primaryReadonly", "secondaryReadonly")
 NAMES = (
     "databases",
     "containers",
     "partitions",
     "keys",
+    "top",
+    "report",
     "scale",
     "split",
     "merge",
@@ -33,34 +36,37 @@ NAMES = (
     "restore",
     "backup",
     "account-keys",
+    "connection-strings",
+    "portal",
+    "capture",
 )
 
 
 def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     databases = add_command(commands, "databases", "list, create and delete databases")
     verbs = _verbs(databases, add_command)
-    _of_server(add_command(verbs, "list", "list the databases"))
-    show = _of_server(add_command(verbs, "show", "show a database and its containers"))
+    of_server(add_command(verbs, "list", "list the databases"))
+    show = of_server(add_command(verbs, "show", "show a database and its containers"))
     show.add_argument("database")
-    create = _of_server(add_command(verbs, "create", "create a database"))
+    create = of_server(add_command(verbs, "create", "create a database"))
     create.add_argument("database")
     _throughput(create, "shared by its containers")
-    _delete(_of_server(add_command(verbs, "delete", "delete a database with everything in it")), "database")
+    _delete(of_server(add_command(verbs, "delete", "delete a database with everything in it")), "database")
 
     containers = add_command(commands, "containers", "list, create and delete containers")
     verbs = _verbs(containers, add_command)
-    listed = _of_server(add_command(verbs, "list", "list the containers"))
+    listed = of_server(add_command(verbs, "list", "list the containers"))
     listed.add_argument("database", nargs="?")
-    show = _of_server(add_command(verbs, "show", "show a container's definition"))
+    show = of_server(add_command(verbs, "show", "show a container's definition"))
     _container(show)
-    create = _of_server(add_command(verbs, "create", "create a container; its database too, if it does not exist"))
+    create = of_server(add_command(verbs, "create", "create a container; its database too, if it does not exist"))
     _container(create)
     _key(create)
     create.add_argument("--definition", metavar="FILE", help="a JSON file with policies, as the SQL API has them")
     _throughput(create, "of the container")
-    _container(_delete(_of_server(add_command(verbs, "delete", "delete a container with its items")), None))
+    _container(_delete(of_server(add_command(verbs, "delete", "delete a container with its items")), None))
 
-    scale = _of_server(add_command(commands, "scale", "change the throughput of a container or of a database"))
+    scale = of_server(add_command(commands, "scale", "change the throughput of a container or of a database"))
     scale.add_argument("name", metavar="DATABASE[/CONTAINER]")
     scale.add_argument("throughput", metavar="RU", nargs="?", type=int, default=None, help="request units a second")
     scale.add_argument(
@@ -68,22 +74,36 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     )
     _waiting(scale)
 
-    partitions = _of_server(
-        add_command(commands, "partitions", "draw the partitions of containers, and their top keys")
-    )
+    partitions = of_server(add_command(commands, "partitions", "draw the partitions of containers, and their top keys"))
     partitions.add_argument("containers", metavar="DATABASE/CONTAINER", nargs="+", help="give several to compare them")
     _top(partitions)
-    keys = _of_server(add_command(commands, "keys", "show the partition keys with the most bytes and request units"))
+    partitions.add_argument(
+        "--since", metavar="SECONDS", type=int, help="the load that is judged (default: of the last 600 seconds)"
+    )
+    partitions.add_argument("--watch", action="store_true", help="draw again and again, until Ctrl-C")
+    _pace(partitions)
+    top = of_server(add_command(commands, "top", "show the busiest containers, again and again"))
+    top.add_argument("--top", metavar="N", type=int, help="how many to show (default: 20)")
+    top.add_argument(
+        "--sort", choices=["ru", "requests", "refused", "full", "budget"], help="by what to sort (default: ru)"
+    )
+    _pace(top)
+    report = of_server(add_command(commands, "report", "write a report on a container to an HTML file"))
+    _container(report)
+    report.add_argument("--html", metavar="FILE", required=True, help="the file to write; it needs no other files")
+    report.add_argument("--hours", metavar="N", type=int, help="how far back the history goes (default: 6)")
+    _top(report)
+    keys = of_server(add_command(commands, "keys", "show the partition keys with the most bytes and request units"))
     _container(keys)
     _top(keys)
 
-    split = _of_server(add_command(commands, "split", "split a partition in two"))
+    split = of_server(add_command(commands, "split", "split a partition in two"))
     _container(split)
     split.add_argument(
         "range", metavar="PARTITION", nargs="?", type=int, default=None, help="its id (default: the largest)"
     )
     _waiting(split)
-    merge = _of_server(add_command(commands, "merge", "merge two neighbouring partitions into one"))
+    merge = of_server(add_command(commands, "merge", "merge two neighbouring partitions into one"))
     _container(merge)
     merge.add_argument(
         "ranges",
@@ -98,8 +118,12 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     _add_script(commands, add_command)
     _add_snapshots_and_backups(commands, add_command)
     _add_account_keys(commands, add_command)
+    _add_connection_strings(commands, add_command)
+    _add_capture(commands, add_command)
+    portal = of_server(add_command(commands, "portal", "open the portal in the browser, logged in"))
+    portal.add_argument("--print", action="store_true", help="print the address, which is good for a minute, instead")
 
-    migrate = _of_server(add_command(commands, "migrate", "change the partition key of a container while it is in use"))
+    migrate = of_server(add_command(commands, "migrate", "change the partition key of a container while it is in use"))
     _container(migrate)
     migrate.add_argument(
         "target",
@@ -112,13 +136,27 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     migrate.add_argument(
         "--no-switch", action="store_true", help="copy, follow changes and compare, but do not switch the names"
     )
+    migrate.add_argument(
+        "--filter",
+        metavar="CONDITION",
+        help="move only the items for which it holds, such as \"c.tenantId = 'acme'\", to a container of their own; "
+        "both keep their names, and the key is the old one's unless one is given",
+    )
+    migrate.add_argument(
+        "--remove",
+        action="store_true",
+        help="with --filter: at the end, refuse to write these items in the old container, and remove them there",
+    )
+    migrate.add_argument(
+        "--lift-fence", action="store_true", help="allow writes again in the old container of items that were removed"
+    )
 
 
 def _add_feed(commands: Commands, add_command: AddCommand) -> None:
     feed = add_command(commands, "feed", "show the change feed of a container")
     verbs = feed.add_subparsers(dest="verb", metavar="tail", required=True)
     tail = add_command(verbs, "tail", "print the changes of a container as they happen, one JSON value a line")
-    _place(tail)
+    place_of_server(tail)
     _container(tail)
     tail.add_argument(
         "--mode",
@@ -139,10 +177,10 @@ def _add_feed(commands: Commands, add_command: AddCommand) -> None:
 def _add_script(commands: Commands, add_command: AddCommand) -> None:
     script = add_command(commands, "script", "store and run stored procedures, triggers and functions")
     verbs = script.add_subparsers(dest="verb", metavar="list|show|put|delete|run", required=True)
-    _container(_of_server(add_command(verbs, "list", "list the scripts of a container")))
-    show = _of_server(add_command(verbs, "show", "print the source of a script"))
-    put = _of_server(add_command(verbs, "put", "store a script; replaces a script of the same name"))
-    delete = _delete(_of_server(add_command(verbs, "delete", "delete a script")), None)
+    _container(of_server(add_command(verbs, "list", "list the scripts of a container")))
+    show = of_server(add_command(verbs, "show", "print the source of a script"))
+    put = of_server(add_command(verbs, "put", "store a script; replaces a script of the same name"))
+    delete = _delete(of_server(add_command(verbs, "delete", "delete a script")), None)
     for parser in (show, put, delete):
         _container(parser)
         parser.add_argument("name")
@@ -156,7 +194,7 @@ def _add_script(commands: Commands, add_command: AddCommand) -> None:
         choices=["all", "create", "update", "replace", "delete"],
         help="what a trigger runs for (default: all)",
     )
-    run = _of_server(add_command(verbs, "run", "run a stored procedure"))
+    run = of_server(add_command(verbs, "run", "run a stored procedure"))
     _container(run)
     run.add_argument("name")
     run.add_argument("--partition-key", metavar="VALUE", help="the logical partition it runs in: a string or JSON")
@@ -166,10 +204,10 @@ def _add_script(commands: Commands, add_command: AddCommand) -> None:
 
 
 def _add_snapshots_and_backups(commands: Commands, add_command: AddCommand) -> None:
-    snapshot = _of_server(add_command(commands, "snapshot", "write a database or container to a file"))
+    snapshot = of_server(add_command(commands, "snapshot", "write a database or container to a file"))
     snapshot.add_argument("name", metavar="DATABASE[/CONTAINER]", help="/ for all databases")
     snapshot.add_argument("file", metavar="FILE")
-    restore = _of_server(add_command(commands, "restore", "restore databases and containers from a snapshot file"))
+    restore = of_server(add_command(commands, "restore", "restore databases and containers from a snapshot file"))
     restore.add_argument("file", metavar="FILE")
     restore.add_argument("--as", dest="target", metavar="DATABASE[/CONTAINER]", help="restore under another name")
     restore.add_argument(
@@ -186,7 +224,7 @@ def _add_snapshots_and_backups(commands: Commands, add_command: AddCommand) -> N
         "prune": "remove old backups and the files that only they need",
     }
     for verb, meaning in meanings.items():
-        parser = _of_server(add_command(verbs, verb, meaning))
+        parser = of_server(add_command(verbs, verb, meaning))
         parser.add_argument("directory", metavar="DIR", help="where the backups are")
         if verb in ("verify", "restore"):
             parser.add_argument(
@@ -206,26 +244,61 @@ def _add_snapshots_and_backups(commands: Commands, add_command: AddCommand) -> N
 def _add_account_keys(commands: Commands, add_command: AddCommand) -> None:
     keys = add_command(commands, "account-keys", "show and change the keys that clients sign with")
     verbs = keys.add_subparsers(dest="verb", required=True, metavar="list|connection-strings|regenerate")
-    _of_server(add_command(verbs, "list", "show the keys"))
-    _of_server(add_command(verbs, "connection-strings", "show the connection strings for each protocol"))
-    regenerate = _of_server(
+    of_server(add_command(verbs, "list", "show the keys"))
+    of_server(add_command(verbs, "connection-strings", "show the connection strings for each protocol"))
+    regenerate = of_server(
         add_command(verbs, "regenerate", "replace a key at once; clients that use the old one are refused")
     )
-    regenerate.add_argument("key", choices=("primary", "secondary", "primaryReadonly", "secondaryReadonly"))
+    regenerate.add_argument("key", choices=_KEY_NAMES)
+
+
+def _add_connection_strings(commands: Commands, add_command: AddCommand) -> None:
+    strings = of_server(add_command(commands, "connection-strings", "show what clients of each API connect with"))
+    strings.add_argument("api", metavar="API", nargs="?", help="sql, table, mongo or gremlin: that string alone")
+    strings.add_argument("--key", choices=_KEY_NAMES, help="the key in the strings (default: the first that is told)")
+
+
+def _add_capture(commands: Commands, add_command: AddCommand) -> None:
+    capture = add_command(commands, "capture", "record what is asked of a container, for advise and simulate")
+    verbs = capture.add_subparsers(dest="verb", required=True, metavar="start|list|stop|save|delete")
+    start = of_server(add_command(verbs, "start", "begin to record the requests of a container"))
+    _container(start)
+    start.add_argument("--for", metavar="TIME", help="how long: 90s, 15m, 1h (default) up to 24h")
+    start.add_argument("--share", metavar="SHARE", type=float, help="of the requests, from 0.0001 to 1 (default)")
+    start.add_argument("--limit", metavar="N", type=int, help="stop after N requests (default: 1000000)")
+    start.add_argument(
+        "--values", action="store_true", help="keep values of up to 128 bytes readable, not only their digests"
+    )
+    listed = of_server(add_command(verbs, "list", "list the captures of all containers, or of one"))
+    listed.add_argument("container", metavar="DATABASE/CONTAINER", nargs="?")
+    stop = of_server(add_command(verbs, "stop", "end a capture; what it has recorded is kept"))
+    _container(stop)
+    stop.add_argument("id", metavar="ID", nargs="?", help="its id (default: the one that runs)")
+    save = of_server(add_command(verbs, "save", "write a capture that has ended to a file"))
+    _container(save)
+    save.add_argument("id", metavar="ID")
+    save.add_argument("file", metavar="FILE")
+    save.add_argument("--as-workload", action="store_true", help="write a workload: rates, key shares, filter paths")
+    save.add_argument(
+        "--secret", metavar="FILE", help="also write the secret of its digests, by which they are joined with items"
+    )
+    delete = _delete(of_server(add_command(verbs, "delete", "delete a capture")), None)
+    _container(delete)
+    delete.add_argument("id", metavar="ID")
 
 
 def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands:
-    _of_server(parser)
+    of_server(parser)
     return parser.add_subparsers(dest="verb", metavar="list|show|create|delete")
 
 
-def _of_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def of_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Arguments of every command that talks to a server and can print JSON."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-    return _place(parser)
+    return place_of_server(parser)
 
 
-def _place(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def place_of_server(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Arguments that locate the server."""
     parser.add_argument("--data", metavar="DIR", help="the server's data directory (ARMILLARY_DATA)")
     parser.add_argument(
@@ -240,6 +313,9 @@ def _place(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="a PEM file with a certificate and its key, for a server with --tls-client-ca",
     )
     parser.add_argument("--config", metavar="FILE", help="the server's settings file (ARMILLARY_CONFIG)")
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=float, help="how long to wait for each answer of the server (default: 60)"
+    )
     return parser
 
 
@@ -273,6 +349,11 @@ def _delete(parser: argparse.ArgumentParser, what: str | None) -> argparse.Argum
 
 def _top(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", metavar="N", type=int, help="how many keys to show (default: 10)")
+
+
+def _pace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--every", metavar="SECONDS", type=float, help="how often to draw again (default: 1)")
+    parser.add_argument("--times", metavar="N", type=int, help="stop after so many times")
 
 
 def _waiting(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
+from armillary.storage.replication.stopped_replica import StoppedDirectory, open_stopped
 from armillary.tools.backup_directory import Backup, BackupDirectory
 from armillary.tools.check import problems_in, refuse_missing
 from armillary.tools.place import Place
@@ -70,11 +71,20 @@ def restore(place: Place, screen: Screen, arguments: dict[str, Any]) -> int:
     backup = directory.find(arguments.get("number"))
     target = Path(arguments["to"])
     directory.restore(backup, target, place.permissions)
+    with StoppedDirectory.open(target, place.permissions) as restored:
+        position = restored.position
     if screen.is_json:
-        screen.content({"number": backup.number, "data": str(target)})
-    else:
+        replica = {"replicaAtRow": position.place.seq} if position is not None else {}
+        screen.content({"number": backup.number, "data": str(target), **replica})
+    elif position is None:
         screen.say(
             f"Restored backup {backup.number} of {backup.taken}. Serve it with `armillary serve --data {target}`."
+        )
+    else:
+        screen.say(
+            f"Restored backup {backup.number} of {backup.taken}: a replica of a cluster, at row {position.place.seq} "
+            "of its log. Serve it as a new node of that cluster, which continues from there, or make it a single "
+            "server's with `armillary cluster leave`."
         )
     return 0
 
@@ -117,7 +127,7 @@ def _checkpoint(place: Place) -> Iterator[Path]:
 
 async def _checkpoint_here(place: Place) -> Path:
     refuse_missing(place.directory)
-    engine = await place.open_engine()
+    engine = await open_stopped(place.directory, SystemClock(), place.permissions)
     try:
         return await engine.checkpoint()
     finally:

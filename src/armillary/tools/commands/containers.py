@@ -28,7 +28,7 @@ def container_table(screen: Screen, containers: list[dict[str, Any]]) -> None:
         ]
         for each in containers
     ]
-    screen.table(columns, rows)
+    screen.table(columns, rows, drop=("size", "partitions", "items", "throughput"))
 
 
 def list_containers(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, size, throughput_text
 
 _COLUMNS = ("database", ">containers", ">items", ">size", "throughput")
+_DROPS = ("size", "items", "containers")
 
 
 def list_databases(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
@@ -19,7 +20,7 @@ def list_databases(server: Server, screen: Screen, arguments: dict[str, Any]) ->
     elif not content["databases"]:
         screen.say("There are no databases yet. `armillary databases create` creates one.")
     else:
-        screen.table(_COLUMNS, [_row(each) for each in content["databases"]])
+        screen.table(_COLUMNS, [_row(each) for each in content["databases"]], drop=_DROPS)
 
 
 def show_database(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
@@ -27,7 +28,7 @@ def show_database(server: Server, screen: Screen, arguments: dict[str, Any]) -> 
     if screen.is_json:
         screen.content(content)
         return
-    screen.table(_COLUMNS, [_row(content)])
+    screen.table(_COLUMNS, [_row(content)], drop=_DROPS)
     container_table(screen, content["containers"])
 
 

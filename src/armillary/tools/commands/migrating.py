@@ -27,6 +27,14 @@ def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
         body["keepAs"] = arguments["keep_as"]
     if "no_switch" in arguments:
         body["noSwitch"] = True
+    if "lift_fence" in arguments:
+        lifted = server.post(*path, "migration", body={"target": name, "liftFence": True})
+        screen.content(lifted) if screen.is_json else screen.say(f"{source} takes writes again: {lifted['lifted'][0]}.")
+        return
+    if "filter" in arguments:
+        body["filter"] = arguments["filter"]
+    if "remove" in arguments:
+        body["remove"] = True
     content = server.post(*path, "migration", body=body)
     try:
         with screen.progress(f"migrate {source}") as update:
@@ -34,7 +42,7 @@ def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
                 time.sleep(_POLL_S)
                 content = server.get(*path, "migration")
                 total = content["itemsTotal"]
-                update(content["itemsCopied"] / total if total else 0.0, _said(source, content))
+                update(content["itemsExamined"] / total if total else 0.0, _said(source, content))
     except KeyboardInterrupt:
         print(
             "The migration continues on the server. Run the same command again to see how far it is.", file=sys.stderr
@@ -59,6 +67,13 @@ def migrate(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
                 f"{count(content['permissionsLeft'])} permissions for partition keys, or for items by their rid, still "
                 f"apply to {old}: grant new ones for the new keys."
             )
+    elif content["stage"] == "moved":
+        screen.say(
+            f"{counted(content['itemsRemoved'], 'item')} removed from {source}, which refuses to write them: {target} "
+            f"has them. Writers waited {content['heldMs']} ms."
+        )
+    elif "filter" in arguments:
+        screen.say(f"{source} is unchanged. Run the same command with --remove to complete the move.")
     else:
         screen.say(f"{source} is unchanged. Run the same command without --no-switch to complete the migration.")
 

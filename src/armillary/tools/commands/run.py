@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from armillary.tools.commands import account_keys, databases, migrating, partitions, resharding, scripting
+from armillary.tools.commands import access, databases, migrating, partitions, report, resharding, scripting, top
 from armillary.tools.commands import containers as container_commands
+from armillary.tools.commands.testing import clock, faults
+from armillary.tools.foresight import capture
 from armillary.tools.remote import Server, Where, find_server
 from armillary.tools.screen import Screen
 from armillary.tools.settings import Settings
@@ -30,22 +32,40 @@ _COMMANDS: dict[tuple[str, str], Command] = {
     ("migrate", ""): migrating.migrate,
     ("partitions", ""): partitions.draw_partitions,
     ("keys", ""): partitions.draw_keys,
-    ("account-keys", "list"): account_keys.list_keys,
-    ("account-keys", "connection-strings"): account_keys.list_connection_strings,
-    ("account-keys", "regenerate"): account_keys.regenerate_key,
+    ("top", ""): top.show_top,
+    ("report", ""): report.write_report,
+    ("account-keys", "list"): access.list_keys,
+    ("account-keys", "connection-strings"): access.list_connection_strings,
+    ("account-keys", "regenerate"): access.regenerate_key,
+    ("connection-strings", ""): access.show_connection_strings,
+    ("portal", ""): access.open_portal,
+    ("faults", "list"): faults.list_faults,
+    ("faults", "add"): faults.add_fault,
+    ("faults", "remove"): faults.remove_faults,
+    ("faults", "clear"): faults.clear_faults,
+    ("clock", "show"): clock.show_clock,
+    ("clock", "stop"): clock.stop_clock,
+    ("clock", "advance"): clock.advance_clock,
+    ("clock", "run"): clock.run_clock,
+    ("mode", ""): clock.set_mode,
     ("feed", "tail"): container_commands.tail_changes,
     ("script", "list"): scripting.list_scripts,
     ("script", "show"): scripting.show_script,
     ("script", "put"): scripting.put_script,
     ("script", "delete"): scripting.delete_script,
     ("script", "run"): scripting.run_procedure,
+    ("capture", "start"): capture.start,
+    ("capture", "list"): capture.list_captures,
+    ("capture", "stop"): capture.stop,
+    ("capture", "save"): capture.save,
+    ("capture", "delete"): capture.delete,
 }
 
 
 def run_command(name: str, arguments: dict[str, Any], settings: Settings) -> int:
-    verb = arguments.pop("verb", None) or ("list" if (name, "list") in _COMMANDS else "")
+    verb = arguments.pop("verb", None) or next((each for each in ("list", "show") if (name, each) in _COMMANDS), "")
     screen = Screen(is_json=arguments.pop("json", False))
-    where = Where(arguments.pop("url", None), arguments.pop("client_certificate", None))
+    where = Where.taken_from(arguments)
     if (name, verb) not in _COMMANDS:
         return _run_online_or_offline(name, verb, screen, arguments, settings, where)
     server = find_server(settings, where)

@@ -12,7 +12,7 @@ from typing import Any
 from armillary.errors import Failure, Kind, bad_request
 from armillary.tools.commands.arguments import confirm, container_path, key_values
 from armillary.tools.remote import Server
-from armillary.tools.screen import Screen, units
+from armillary.tools.screen import Screen, counted, units
 
 _COLUMNS = (">step", "operation", "subject", ">status", ">items", ">RU")
 
@@ -93,9 +93,9 @@ def _explain(screen: Screen, content: dict[str, Any]) -> None:
     ]
     rest_ru = content["chargeRu"] - sum(each["chargeRu"] for each in steps)
     rows.append(["", "run", "the script itself", "", "", f"{rest_ru:.2f}"])
-    screen.table(_COLUMNS, rows)
+    screen.table(_COLUMNS, rows, drop=("items", "status", "step"))
     kept = "kept" if content["kept"] else "nothing was kept"
-    screen.say(f"{len(steps):,} operations, {units(content['chargeRu'])} RU, {kept}.")
+    screen.say(f"{counted(len(steps), 'operation')}, {units(content['chargeRu'])} RU, {kept}.")
 
 
 def _occasion(script: dict[str, Any]) -> str:

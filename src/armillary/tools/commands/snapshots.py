@@ -5,9 +5,6 @@ on its data directory. The file format is in `account/snapshots/snapshot_files.p
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,7 +14,7 @@ from armillary.account.snapshots.snapshot_import import SnapshotImport
 from armillary.account.snapshots.snapshots import take
 from armillary.clock import SystemClock
 from armillary.errors import bad_request
-from armillary.storage.private import open_file
+from armillary.storage.private import whole_file
 from armillary.tools.place import Place
 from armillary.tools.remote import Server
 from armillary.tools.screen import Screen, count, size
@@ -28,7 +25,7 @@ _PART_BYTES = 1024 * 1024
 def write_snapshot(place: Place, screen: Screen, arguments: dict[str, Any]) -> int:
     scope, file = _scope(arguments["name"]), Path(arguments["file"])
     server = place.server()
-    with _whole_file(file) as stream:
+    with whole_file(file, "snapshot") as stream:
         if server is not None:
             taken = _receive(server, scope, stream)
         else:
@@ -129,23 +126,3 @@ def _scope(name: str) -> tuple[str, ...]:
     if len(words) > 2 or not all(words):
         raise bad_request(f"{name!r} names neither a database nor a container: write shop, shop/orders, or / for all.")
     return words
-
-
-@contextmanager
-def _whole_file(file: Path) -> Iterator[BinaryIO]:
-    """A file that appears when it is complete and durable, or not at all."""
-    if file.exists() and not file.is_file():  # a device, say, which would not be one any more
-        raise bad_request(f"The snapshot {file} cannot be written: that is no file.")
-    unfinished = file.with_name(f".{file.name}.{SystemClock().random_bytes(4).hex()}")
-    try:
-        with open_file(unfinished, "xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(unfinished, file)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise bad_request(f"The snapshot {file} cannot be written: {error.strerror}.") from None
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise

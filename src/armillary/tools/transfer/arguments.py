@@ -36,6 +36,14 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     giving = add_command(commands, "export", "write the items of a container to a file or another database")
     giving.add_argument("container", metavar="DATABASE/CONTAINER")
     giving.add_argument("place", metavar="SINK", help=_PLACES.format(folder="", stream="output"))
+    giving.add_argument(
+        "--partition-key-value",
+        metavar="VALUE",
+        action="append",
+        help="only the items of this partition key: text, or JSON; once for each level of a hierarchical key, of which "
+        "the last may be left out",
+    )
+    giving.add_argument("--query", metavar="SQL", help="the rows of this query instead of all items")
     _add_shared(giving)
 
 
@@ -58,11 +66,17 @@ def _add_shared(parser: argparse.ArgumentParser) -> None:
         help="convert a property to number, integer, text, bool, date or json",
     )
     parser.add_argument("--drop", metavar="NAME", action="append", help="leave a property out")
+    parser.add_argument(
+        "--delimiter",
+        metavar="CHARACTER",
+        help="between the cells of a CSV file, such as ';' or tab (default: by its first line; export: comma)",
+    )
     parser.add_argument("--csv-text", action="store_true", help="keep every cell of a CSV file as text")
     parser.add_argument(
         "--bson-exact", action="store_true", help="keep the types of BSON, as Extended JSON (default: plain JSON)"
     )
-    parser.add_argument("--parallel", metavar="N", type=int, help=f"concurrent requests (default: {PARALLEL})")
+    parser.add_argument("--parallel", metavar="N", type=int, help=f"concurrent requests at most (default: {PARALLEL})")
+    parser.add_argument("--timeout", metavar="SECONDS", type=float, help="to wait for each answer (default: 120)")
     parser.add_argument(
         "--bad", metavar="FILE", help="file for bad rows with the reasons (default: beside the state file)"
     )
@@ -70,6 +84,11 @@ def _add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--restart", action="store_true", help="start over, ignoring the progress of an earlier run")
     parser.add_argument("--remote-key", metavar="KEY", help=f"key of the other endpoint (better: set {KEY_VARIABLE})")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    add_server_options(parser)
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """How a running server is found."""
     parser.add_argument("--data", metavar="DIR", help="the server's data directory (ARMILLARY_DATA)")
     parser.add_argument(
         "--url",

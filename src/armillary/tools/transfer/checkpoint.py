@@ -31,6 +31,8 @@ class Checkpoint:
         self.bad_rows = 0
         self.bad_bytes = 0  # of the file of bad rows
         self.charge_ru = 0.0
+        self.refused = self.without_key = 0
+        self.refused_ru = 0.0
         self.is_resumed = False
         self.is_kept = False  # whether a later run could take it up
         if path.exists() and not is_restart:
@@ -45,6 +47,9 @@ class Checkpoint:
             self.source, self.sink = content["source"], content["sink"]
             self.rows, self.bad_rows = content["rows"], content["badRows"]
             self.bad_bytes, self.charge_ru = content["badBytes"], content["chargeRu"]
+            # Earlier builds did not count these.
+            self.refused, self.refused_ru = content.get("refused", 0), content.get("refusedRu", 0.0)
+            self.without_key = content.get("rowsWithoutKey", 0)
             counts = (self.rows, self.bad_rows, self.bad_bytes)
             if not all(type(count) is int and count >= 0 for count in counts) or not isinstance(identity, dict):
                 raise ValueError(content)
@@ -78,6 +83,9 @@ class Checkpoint:
             "badRows": self.bad_rows,
             "badBytes": self.bad_bytes,
             "chargeRu": self.charge_ru,
+            "refused": self.refused,
+            "refusedRu": self.refused_ru,
+            "rowsWithoutKey": self.without_key,
         }
         beside = self._path.with_name(self._path.name + ".new")
         try:

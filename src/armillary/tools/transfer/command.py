@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-import uvloop
 
 from armillary.errors import Failure, Kind, bad_request
 from armillary.net.certificate import CERTIFICATE_FILE
 from armillary.tools.commands.arguments import container_path
 from armillary.tools.control_file import Control, local_host, pinned_context, read_control
 from armillary.tools.screen import Screen, count, counted, units
+from armillary.tools.serving import event_loop
 from armillary.tools.settings import Settings
 from armillary.tools.transfer.arguments import PARALLEL
 from armillary.tools.transfer.checkpoint import Checkpoint
 from armillary.tools.transfer.endpoints.cosmos import ContainerLink, CosmosEndpoint
 from armillary.tools.transfer.endpoints.cosmos_sink import CosmosSink
-from armillary.tools.transfer.endpoints.cosmos_source import CosmosSource
+from armillary.tools.transfer.endpoints.cosmos_source import CosmosSource, KeyPart, QuerySource
+from armillary.tools.transfer.endpoints.http_client import TIMEOUT_S
 from armillary.tools.transfer.pipeline import BadRows, Pipeline, Totals
 from armillary.tools.transfer.places import Reading, sink_of, source_of
 from armillary.tools.transfer.rows import Document, Sink, Source
@@ -33,12 +34,14 @@ from armillary.tools.transfer.transforms import Transforms
 SOME_BAD: Final = 1
 _PARALLEL_MAX: Final = 1000
 _PAGES_AT_ONCE: Final = 12
-_TRANSFORMS: Final = ("synthetic_key", "id", "rename", "type", "drop", "csv_text", "bson_exact", "format")
+_TIMEOUT_S_MAX: Final = 86_400.0
+_TRANSFORMS: Final = ("synthetic_key", "id", "rename", "type", "drop", "csv_text", "bson_exact", "format", "delimiter")
+_CHOICES: Final = ("partition_key_value", "query")  # which rows are exported
 
 
 def run_transfer(name: str, arguments: dict[str, Any], settings: Settings) -> int:
     try:
-        return uvloop.run(_run(name, arguments, settings))
+        return event_loop.run(_run(name, arguments, settings))
     except KeyboardInterrupt:
         print("Stopped. Run the same command again to continue.", file=sys.stderr)
         raise
@@ -48,6 +51,9 @@ async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
     parallel = arguments.get("parallel", PARALLEL)
     if not 1 <= parallel <= _PARALLEL_MAX:
         raise bad_request(f"--parallel is {parallel}; expected a number from 1 to {_PARALLEL_MAX}.")
+    timeout_s = arguments.get("timeout", TIMEOUT_S)
+    if not 0 < timeout_s <= _TIMEOUT_S_MAX:
+        raise bad_request(f"--timeout is {timeout_s:g}; expected seconds, more than 0 and up to {_TIMEOUT_S_MAX:g}.")
     certificate = None if settings.is_in_memory else settings.directory / CERTIFICATE_FILE
     how = Reading(
         format=arguments.get("format"),
@@ -56,6 +62,8 @@ async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
         is_exact="bson_exact" in arguments,
         parallel=parallel,
         certificate=certificate,
+        delimiter=_delimiter(arguments.get("delimiter")),
+        timeout_s=timeout_s,
     )
     transforms = Transforms(
         renames=arguments.get("rename", ()),
@@ -65,14 +73,14 @@ async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
         drops=arguments.get("drop", ()),
     )
     _, database, _, container = container_path(arguments["container"])
-    endpoint = _endpoint(settings, arguments.get("url"), certificate)
+    endpoint = endpoint_of(settings, arguments.get("url"), certificate, timeout_s)
     place = ContainerLink(database, container)
     source: Source
     sink: Sink
     if name == "import":
         source, sink = source_of(arguments["place"], how), CosmosSink(endpoint, place, parallel)
     else:
-        source, sink = CosmosSource(endpoint, place), sink_of(arguments["place"], how)
+        source, sink = _exported(endpoint, place, arguments), sink_of(arguments["place"], how)
     if name == "import" and "partition_key" in arguments:
         await _ensure(endpoint, place, arguments["partition_key"], arguments.get("throughput"))
     elif "throughput" in arguments:
@@ -84,6 +92,29 @@ async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
     return await _carry(
         name, arguments, Parts(source, sink, transforms, checkpoint, BadRows(bad, checkpoint.bad_bytes))
     )
+
+
+def _exported(endpoint: CosmosEndpoint, place: ContainerLink, arguments: dict[str, Any]) -> Source:
+    key = [key_part(each) for each in arguments.get("partition_key_value", ())]
+    if "query" in arguments:
+        return QuerySource(endpoint, place, arguments["query"], key)
+    return CosmosSource(endpoint, place, key)
+
+
+def key_part(text: str) -> KeyPart:
+    """A component of a partition key: JSON if it is a value that can be one, else text."""
+    try:
+        value = orjson.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, str | int | float | None) else text
+
+
+def _delimiter(text: str | None) -> str | None:
+    text = "\t" if text in ("tab", "\\t") else text
+    if text is not None and (len(text) != 1 or text in '"\r\n'):
+        raise bad_request(f"--delimiter is {text!r}; expected one character, or tab.")
+    return text
 
 
 async def _ensure(endpoint: CosmosEndpoint, place: ContainerLink, paths: list[str], throughput_ru: int | None) -> None:
@@ -165,7 +196,10 @@ def _report(
                 "rows": totals.rows,
                 "badRows": totals.bad_rows,
                 "badFile": str(parts.bad_rows.path) if totals.bad_rows else None,
+                "rowsWithoutKey": totals.without_key,
                 "chargeRu": round(totals.charge_ru, 2),
+                "refused": totals.refused,
+                "refusedRu": round(totals.refused_ru, 2),
                 "seconds": round(taken_s, 3),
                 "rowsPerSecond": round(rate, 1),
                 "resumed": parts.checkpoint.is_resumed,
@@ -176,25 +210,39 @@ def _report(
         return  # standard output carries the items
     charge = f" for {units(totals.charge_ru)} RU" if totals.charge_ru else ""
     screen.say(f"{counted(totals.rows, 'row')} in {taken_s:.1f} s ({count(rate)}/s){charge}.")
+    if totals.refused:
+        screen.say(
+            f"{counted(totals.refused, 'operation')} refused for lack of throughput (429) and repeated, for "
+            f"{units(totals.refused_ru)} RU more. Provision more, or give fewer with --parallel."
+        )
+    if totals.without_key:
+        verb = "has" if totals.without_key == 1 else "have"
+        key = getattr(parts.sink, "key_paths", "")
+        screen.say(
+            f"{counted(totals.without_key, 'row')} {verb} no value at the partition key{key}: they share one logical "
+            "partition. Make one with --synthetic-key, or choose another key."
+        )
     if totals.bad_rows:
         screen.say(f"{counted(totals.bad_rows, 'bad row')}: {parts.bad_rows.path} has them with the reasons.")
 
 
-def _endpoint(settings: Settings, url: str | None, certificate: Path | None) -> CosmosEndpoint:
+def endpoint_of(
+    settings: Settings, url: str | None, certificate: Path | None, timeout_s: float = TIMEOUT_S
+) -> CosmosEndpoint:
     """The server that these settings are those of."""
     found = Control(None, None) if settings.is_in_memory or url is not None else read_control(settings.directory)
     if found.url is not None and found.url.startswith("https:") and found.certificate is not None:
-        return CosmosEndpoint(found.url, settings.key, context=pinned_context(found.certificate))
+        return CosmosEndpoint(found.url, settings.key, context=pinned_context(found.certificate), timeout_s=timeout_s)
     host = local_host(settings.host)
     default = f"http://{f'[{host}]' if ':' in host else host}:{settings.sql_port}"
-    return CosmosEndpoint(url or found.url or default, settings.key, certificate)
+    return CosmosEndpoint(url or found.url or default, settings.key, certificate, timeout_s=timeout_s)
 
 
 def _identity(name: str, arguments: dict[str, Any], source: Source) -> Document:
     """What must be the same for a run to be resumed. No key is in it."""
     place: str = arguments["place"]
     place = place.partition("@")[2] if place.startswith("mongodb") and "@" in place else place
-    how = {each: arguments[each] for each in _TRANSFORMS if each in arguments}
+    how = {each: arguments[each] for each in (*_TRANSFORMS, *_CHOICES) if each in arguments}
     found: Document = {"command": name, "place": place, "container": arguments["container"], "source": source.identity}
     return orjson.loads(orjson.dumps(found | {"arguments": how}))  # type: ignore[no-any-return]
 

@@ -25,6 +25,9 @@ class Totals(NamedTuple):
     rows: int
     bad_rows: int
     charge_ru: float
+    refused: int = 0
+    refused_ru: float = 0.0
+    without_key: int = 0
 
 
 class Progress(Protocol):
@@ -88,11 +91,12 @@ class Pipeline:
         self._progress = progress
         self._running: deque[_Running] = deque()
         self._share: float | None = None
+        self._rows_shown = 0
 
     @property
     def totals(self) -> Totals:
         done = self._checkpoint
-        return Totals(done.rows, done.bad_rows, done.charge_ru)
+        return Totals(done.rows, done.bad_rows, done.charge_ru, done.refused, done.refused_ru, done.without_key)
 
     async def run(self) -> Totals:
         is_complete = False
@@ -139,18 +143,32 @@ class Pipeline:
         done.rows += written.rows
         done.bad_rows += len(bad)
         done.charge_ru += page.charge_ru + written.charge_ru
+        done.refused += written.refused
+        done.refused_ru += written.refused_ru
+        done.without_key += written.without_key
         done.source = page.position
         if self._sink.is_resumable and done.is_due:
             self._save()
         self._share = page.share
-        self._progress(self.totals, page.share)
+        self._show()
+
+    def _show(self) -> None:
+        """The rows of complete pages, of pages that wait for an earlier one, and of pages under way: they never become
+        fewer."""
+        waiting = sum(
+            each.task.result().rows
+            for each in self._running
+            if each.task.done() and not each.task.cancelled() and each.task.exception() is None
+        )
+        done = self.totals
+        self._rows_shown = max(self._rows_shown, done.rows + waiting + self._sink.rows_ahead)
+        self._progress(done._replace(rows=self._rows_shown), self._share)
 
     async def _tell(self) -> None:
         """Where throughput is short a page takes a while: what is done of it is shown, too."""
         while True:
             await asyncio.sleep(_TELL_EVERY_S)
-            done = self.totals
-            self._progress(done._replace(rows=done.rows + self._sink.rows_ahead), self._share)
+            self._show()
 
     def _save(self) -> None:
         done = self._checkpoint

@@ -12,6 +12,7 @@ from armillary.errors import bad_request
 from armillary.tools.transfer.endpoints.cosmos import ContainerLink, CosmosEndpoint
 from armillary.tools.transfer.endpoints.cosmos_sink import CosmosSink
 from armillary.tools.transfer.endpoints.cosmos_source import CosmosSource
+from armillary.tools.transfer.endpoints.http_client import TIMEOUT_S
 from armillary.tools.transfer.endpoints.table_endpoint import TableEndpoint, TableSink, TableSource
 from armillary.tools.transfer.files.bson_files import BsonSink, BsonSource, bson_file
 from armillary.tools.transfer.files.csv_files import CsvSink, CsvSource
@@ -39,6 +40,8 @@ class Reading(NamedTuple):
     is_exact: bool = False  # of BSON: with all types
     parallel: int = 100
     certificate: Path | None = None
+    delimiter: str | None = None  # of CSV; None: a comma, or as the first line of a source says
+    timeout_s: float = TIMEOUT_S
 
 
 def source_of(place: str, how: Reading) -> Source:
@@ -46,7 +49,7 @@ def source_of(place: str, how: Reading) -> Source:
         endpoint, link = _cosmos(place, how)
         return CosmosSource(endpoint, link)
     if place.startswith(_TABLE):
-        return TableSource(TableEndpoint(place.removeprefix(_TABLE), _key(place, how), how.certificate))
+        return TableSource(TableEndpoint(place.removeprefix(_TABLE), _key(place, how), how.certificate, how.timeout_s))
     if place.startswith(_MONGO):
         from armillary.tools.transfer.endpoints.mongo_endpoint import MongoSource  # loading the driver takes a while
 
@@ -56,7 +59,7 @@ def source_of(place: str, how: Reading) -> Source:
         case "json":
             return JsonArraySource(path)
         case "csv":
-            return CsvSource(path, is_text=how.is_text)
+            return CsvSource(path, is_text=how.is_text, delimiter=how.delimiter)
         case "parquet":
             return ParquetSource(_file(path, "Parquet"))
         case "bson":
@@ -69,7 +72,7 @@ def sink_of(place: str, how: Reading) -> Sink:
         endpoint, link = _cosmos(place, how)
         return CosmosSink(endpoint, link, how.parallel)
     if place.startswith(_TABLE):
-        endpoint_of_table = TableEndpoint(place.removeprefix(_TABLE), _key(place, how), how.certificate)
+        endpoint_of_table = TableEndpoint(place.removeprefix(_TABLE), _key(place, how), how.certificate, how.timeout_s)
         return TableSink(endpoint_of_table, how.parallel)
     if place.startswith(_MONGO):
         from armillary.tools.transfer.endpoints.mongo_endpoint import MongoSink
@@ -83,7 +86,7 @@ def sink_of(place: str, how: Reading) -> Sink:
         case "json":
             return JsonSink(path, is_array=True)
         case "csv":
-            return CsvSink(path)
+            return CsvSink(path, how.delimiter or ",")
         case "parquet":
             return ParquetSink(_file(path, "Parquet"))
         case "bson":
@@ -92,6 +95,13 @@ def sink_of(place: str, how: Reading) -> Sink:
 
 
 def _format(place: str, path: Path | None, how: Reading) -> str:
+    form = _named_format(place, path, how)
+    if how.delimiter is not None and form != "csv":
+        raise bad_request("--delimiter is for CSV files: leave it out, or say --format csv.")
+    return form
+
+
+def _named_format(place: str, path: Path | None, how: Reading) -> str:
     if how.format is not None:
         return how.format
     if path is None:
@@ -117,7 +127,9 @@ def _cosmos(place: str, how: Reading) -> tuple[CosmosEndpoint, ContainerLink]:
     segments = [unquote(each) for each in parts.path.split("/") if each]
     if len(segments) != 2:
         raise bad_request("A container elsewhere is named as cosmos:https://host:port/database/container.")
-    endpoint = CosmosEndpoint(f"{parts.scheme}://{parts.netloc}", _key(place, how), how.certificate)
+    endpoint = CosmosEndpoint(
+        f"{parts.scheme}://{parts.netloc}", _key(place, how), how.certificate, timeout_s=how.timeout_s
+    )
     return endpoint, ContainerLink(*segments)
 
 

@@ -14,6 +14,8 @@ Document: TypeAlias = dict[str, Any]
 
 EXCERPT_CHARACTERS = 2000
 PAGE_ROWS = 1000
+PAGE_BYTES = 2 * 1024 * 1024  # as they are in the source: fewer rows make a page if they are large
+CELL_BYTES = 16  # that a cell of a table counts for besides its text
 
 
 class Row(NamedTuple):
@@ -42,8 +44,11 @@ class Page(NamedTuple):
 
 class Written(NamedTuple):
     rows: int
-    charge_ru: float
+    charge_ru: float  # of what was written
     bad: list[BadRow]
+    refused: int = 0  # operations that were refused for lack of throughput, and repeated
+    refused_ru: float = 0.0  # what the refusals were charged
+    without_key: int = 0  # rows without a value at the partition key
 
 
 class Source(Protocol):

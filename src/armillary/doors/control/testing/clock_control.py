@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import floor
 from typing import Any
 
 from armillary import audit, limits
@@ -17,7 +18,7 @@ async def show_clock(call: Call) -> Response:
     now_s = call.account.clock.now_s()
     content: dict[str, Any] = {
         "now": datetime.fromtimestamp(now_s, UTC).isoformat(timespec="milliseconds"),
-        "nowSeconds": round(now_s, 3),
+        "nowSeconds": floor(now_s * 1000) / 1000,  # never later than the time of an item that is written now
         "movable": call.services.clock is not None,
     }
     if call.services.clock is not None:
@@ -43,6 +44,8 @@ async def move_clock(call: Call) -> Response:
     if is_given and not is_frozen:
         clock.thaw()
     audit.record("clock.moved", advance_s=advance_s, is_frozen=clock.is_frozen)
+    moved = f"moved by {advance_s:g} s" if advance_s is not None else "stopped" if clock.is_frozen else "set going"
+    call.account.events.record("clock-moved", f"The clock was {moved}.", advanceSeconds=advance_s, frozen=is_frozen)
     return await show_clock(call)
 
 

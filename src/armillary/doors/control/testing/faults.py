@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from armillary import limits
-from armillary.account.faults import OPERATIONS, WRITES, FaultRule
+from armillary.account.account import Account
+from armillary.account.faults import APPLY, OPERATIONS, WRITES, FaultRule
 from armillary.doors.control.call import Call
 from armillary.doors.control.fields import Fields
 from armillary.errors import Failure, Kind, bad_request
@@ -42,6 +43,8 @@ async def list_rules(call: Call) -> Response:
 
 async def create_rule(call: Call) -> Response:
     rule = _parse(call.fields("a fault rule"))
+    if APPLY in rule.operations:
+        _check_apply(rule, call.account)
     return call.answer(_to_json(call.account.faults.add(rule)), 201)
 
 
@@ -111,16 +114,33 @@ def _parse(fields: Fields) -> FaultRule:
     return rule
 
 
+def _check_apply(rule: FaultRule, account: Account) -> None:
+    """Rules that hold back the log: refused where they would have no effect."""
+    if rule != FaultRule(operations=frozenset((APPLY,)), delay_ms=rule.delay_ms):
+        raise bad_request(
+            "A fault rule with the operation 'apply' has a 'delayMs' and nothing else: it holds back all groups of the "
+            "replicated log."
+        )
+    if account.topology is None or account.topology.leads:
+        raise bad_request(
+            "The operation 'apply' is for nodes of a cluster that follow another one: send the rule to such a node."
+        )
+
+
 def _operations(words: list[str]) -> frozenset[str]:
     found: set[str] = set()
     for word in words:
+        if word == APPLY:
+            found.add(word)
+            continue
         if word == "write":
             found |= set(WRITES)
         elif word in OPERATIONS:
             found.add(word)
         else:
             raise bad_request(
-                f"'operations' of a fault rule knows no '{shown(word)}'; it knows write and {', '.join(OPERATIONS)}."
+                f"'operations' of a fault rule knows no '{shown(word)}'; it knows write, "
+                f"{', '.join(OPERATIONS)} and {APPLY}."
             )
     return frozenset(found) if words else frozenset(OPERATIONS)
 
@@ -146,7 +166,7 @@ def _to_json(rule: FaultRule) -> dict[str, Any]:
     status, sub_status = statuses[0] if statuses else (None, None)
     content: dict[str, Any] = {
         "id": rule.id,
-        "operations": [each for each in OPERATIONS if each in rule.operations],
+        "operations": [each for each in (*OPERATIONS, APPLY) if each in rule.operations],
         "database": rule.database,
         "container": rule.container,
         "key": orjson.loads(to_header(rule.key)) if rule.key is not None else None,

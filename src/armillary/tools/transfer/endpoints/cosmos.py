@@ -19,7 +19,7 @@ import orjson
 
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.keys import PartitionKeyDefinition
-from armillary.tools.transfer.endpoints.http_client import Answer, HttpClient
+from armillary.tools.transfer.endpoints.http_client import TIMEOUT_S, Answer, HttpClient
 from armillary.tools.transfer.endpoints.retries import Retries
 
 API_VERSION: Final = "2020-07-15"
@@ -57,16 +57,36 @@ class Range(NamedTuple):
     parents: tuple[str, ...]
 
 
+class Signer:
+    """Signs requests with a key of the account."""
+
+    def __init__(self, key: str, url: str) -> None:
+        try:
+            self._mac = hmac.new(b64decode(key, validate=True), digestmod="sha256")
+        except (Base64Error, ValueError):
+            raise bad_request(f"The key of {url} is not base64.") from None
+
+    def headers(self, method: str, resource_type: str, link: str) -> list[tuple[str, str]]:
+        date = formatdate(usegmt=True)
+        mac = self._mac.copy()
+        mac.update(f"{method.lower()}\n{resource_type}\n{link}\n{date.lower()}\n\n".encode())
+        token = quote(f"type=master&ver=1.0&sig={b64encode(mac.digest()).decode()}", safe="")
+        return [("authorization", token), ("x-ms-date", date), ("x-ms-version", API_VERSION)]
+
+
 class CosmosEndpoint:
     def __init__(
-        self, url: str, key: str, certificate: Path | None = None, context: ssl.SSLContext | None = None
+        self,
+        url: str,
+        key: str,
+        certificate: Path | None = None,
+        context: ssl.SSLContext | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._http = HttpClient(url, certificate, context)
+        self._http = HttpClient(url, certificate, context, timeout_s)
+        self._refused = 0
         self.url = self._http.url
-        try:
-            self._signer = hmac.new(b64decode(key, validate=True), digestmod="sha256")
-        except (Base64Error, ValueError):
-            raise bad_request(f"The key of {self.url} is not base64.") from None
+        self._signer = Signer(key, self.url)
 
     def close(self) -> None:
         self._http.close()
@@ -85,29 +105,28 @@ class CosmosEndpoint:
         while True:
             try:
                 answer = await self._http.request(
-                    method, target, [*self._signed(method, resource_type, link), *headers], body
+                    method, target, [*self._signer.headers(method, resource_type, link), *headers], body
                 )
             except Failure:
                 if not self._http.has_answered or not await retries.wait():
                     raise
                 continue
             if answer.status == THROTTLED:
+                self._refused += 1
                 await retries.wait(float(answer.headers.get("x-ms-retry-after-ms") or 100))
             elif answer.status not in PASSING or not await retries.wait():
                 return answer
+
+    def take_refused(self) -> int:
+        """How many whole requests were refused for lack of throughput, and repeated, since the last call."""
+        refused, self._refused = self._refused, 0
+        return refused
 
     def content(self, answer: Answer) -> Any:
         """Of an answer; raises if it is a refusal."""
         if answer.status >= 400:
             raise refusal(answer, self.url)
         return orjson.loads(answer.body)
-
-    def _signed(self, method: str, resource_type: str, link: str) -> list[tuple[str, str]]:
-        date = formatdate(usegmt=True)
-        mac = self._signer.copy()
-        mac.update(f"{method.lower()}\n{resource_type}\n{link}\n{date.lower()}\n\n".encode())
-        token = quote(f"type=master&ver=1.0&sig={b64encode(mac.digest()).decode()}", safe="")
-        return [("authorization", token), ("x-ms-date", date), ("x-ms-version", API_VERSION)]
 
     # Containers.
 
@@ -177,4 +196,10 @@ def message_of(answer: Answer) -> str:
 
 
 def refusal(answer: Answer, url: str) -> Failure:
+    if answer.status == 401:
+        return Failure(
+            Kind.UNAUTHORIZED,
+            f"The server at {url} does not accept the account key. Give its key in ARMILLARY_KEY or with --key (that "
+            "of another endpoint in ARMILLARY_REMOTE_KEY).",
+        )
     return Failure(_KINDS.get(answer.status, Kind.UNAVAILABLE), f"{url}: {message_of(answer)}")

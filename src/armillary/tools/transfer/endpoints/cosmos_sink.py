@@ -17,6 +17,8 @@ import orjson
 from armillary import limits
 from armillary.errors import Failure
 from armillary.model.keys import PartitionKeyDefinition, to_header
+from armillary.model.values import UNDEFINED
+from armillary.tools.transfer.endpoints.adaptive_gate import AdaptiveGate
 from armillary.tools.transfer.endpoints.cosmos import (
     PASSING,
     THROTTLED,
@@ -63,7 +65,7 @@ class CosmosSink:
     def __init__(self, endpoint: CosmosEndpoint, place: ContainerLink, parallel: int) -> None:
         self._endpoint = endpoint
         self._place = place
-        self._gate = asyncio.Semaphore(parallel)
+        self._gate = AdaptiveGate(parallel, limits.BATCH_OPERATIONS_MAX)
         self._key: PartitionKeyDefinition | None = None
         self._ranges: list[Range] = []
         self._lows: list[bytes] = []
@@ -85,7 +87,7 @@ class CosmosSink:
         upserts: list[_Upsert] = []
         for row in rows:
             try:
-                upserts.append(self._upsert(row))
+                upserts.append(self._upsert(row, written))
             except Failure as failure:
                 written.bad.append(bad_row(row.number, failure.message, row.document))
             except ValueError as error:
@@ -94,7 +96,13 @@ class CosmosSink:
             for wave in _waves(upserts):
                 await self._write_wave(wave, written)
         self.rows_ahead -= written.rows
-        return Written(written.rows, written.charge_ru, written.bad)
+        return Written(
+            written.rows, written.charge_ru, written.bad, written.refused, written.refused_ru, written.without_key
+        )
+
+    @property
+    def key_paths(self) -> str:
+        return f" ({', '.join(self._key.paths)})" if self._key is not None else ""
 
     @asynccontextmanager
     async def _in_turn(self, items: Sequence[_Item]) -> AsyncIterator[None]:
@@ -129,7 +137,7 @@ class CosmosSink:
         self._ranges = await self._endpoint.ranges(self._place)
         self._lows = [each.low for each in self._ranges]
 
-    def _upsert(self, row: Row) -> _Upsert:
+    def _upsert(self, row: Row, written: _Tally) -> _Upsert:
         item_id = row.document.get("id")
         if type(item_id) is not str or not item_id:
             raise ValueError("it has no 'id' that is a text; say with --id what the id is made of")
@@ -137,6 +145,8 @@ class CosmosSink:
             header, epk = "[]", b""
         else:
             key = self._key.extract(row.document)
+            if not self._key.is_system and UNDEFINED in key:
+                written.without_key += 1
             header, epk = to_header(key), self._key.effective_key(key)
         body = json_text(row)
         text = b'{"operationType":"Upsert","partitionKey":%b,"resourceBody":%b}' % (orjson.dumps(header), body)
@@ -167,29 +177,39 @@ class CosmosSink:
         headers = (*_HEADERS, ("x-ms-documentdb-partitionkeyrangeid", range_id))
         moved: list[_Upsert] = []
         retries = Retries()
-        while upserts:
-            async with self._gate:
+        later: list[_Upsert] = []
+        while upserts or later:
+            async with self._gate.passed():
+                waiting = [*upserts, *later]
+                upserts, later = waiting[: self._gate.operations], waiting[self._gate.operations :]
                 body = b"[%b]" % b",".join([each.text for each in upserts])
                 answer = await self._endpoint.send(
                     "POST", "docs", self._place.link, f"{self._place.target}/docs", headers, body
                 )
-            written.charge_ru += charge_of(answer)
+                results: list[dict[str, Any]] = orjson.loads(answer.body) if answer.status < 400 else []
+                refused, pause_ms = written.charge(charge_of(answer), results)
+                whole = self._endpoint.take_refused()
+                written.refused += whole
+                self._gate.answered(len(upserts) - refused, refused + whole)
+                if pause_ms is not None:  # no other request takes the place meanwhile
+                    await retries.wait(pause_ms)
             if answer.status == 410:
-                return moved + upserts
+                return moved + upserts + later
             is_forbidden = answer.status == 403 and answer.headers.get("x-ms-substatus") != _KEY_FULL
             if answer.status in _FATAL or answer.status >= 500 or is_forbidden:
                 raise refusal(answer, self._endpoint.url)
             if answer.status >= 400:
                 if len(upserts) == 1:
                     written.refuse(upserts[0], message_of(answer))
-                    return moved
+                    upserts = []
+                    continue
                 # One of them is at fault, and the answer does not say which.
                 for each in upserts:
                     moved += await self._send(range_id, [each], written)
-                return moved
-            results: list[dict[str, Any]] = orjson.loads(answer.body)
+                upserts = []
+                continue
             again: list[_Upsert] = []
-            pause_ms: float | None = None
+            is_passing = False
             for upsert, result in zip(upserts, results, strict=True):
                 status = result["statusCode"]
                 if status < 300:
@@ -197,15 +217,15 @@ class CosmosSink:
                     self.rows_ahead += 1
                 elif status == THROTTLED:
                     again.append(upsert)
-                    pause_ms = max(pause_ms or 0.0, float(result.get("retryAfterMilliseconds") or 100))
                 elif status in PASSING:
                     again.append(upsert)
+                    is_passing = True
                 elif status == 410:
                     moved.append(upsert)
                 else:
                     written.refuse(upsert, str(result.get("message") or f"It is refused with {status}."))
             upserts = again
-            if upserts and not await retries.wait(pause_ms):
+            if is_passing and pause_ms is None and not await retries.wait():
                 raise refusal(answer, self._endpoint.url)
         return moved
 
@@ -230,6 +250,19 @@ class _Tally:
         self.rows = 0
         self.charge_ru = 0.0
         self.bad: list[BadRow] = []
+        self.refused = self.without_key = 0
+        self.refused_ru = 0.0
+
+    def charge(self, total_ru: float, results: list[dict[str, Any]]) -> tuple[int, float | None]:
+        """Counts the charge of an answer, that of refused operations apart. Returns how many were refused, and how long
+        to wait before they are sent again."""
+        refused = [each for each in results if each["statusCode"] == THROTTLED]
+        refused_ru = sum(float(each.get("requestCharge") or 0) for each in refused)
+        self.charge_ru += total_ru - refused_ru
+        self.refused += len(refused)
+        self.refused_ru += refused_ru
+        pause_ms = max((float(each.get("retryAfterMilliseconds") or 100) for each in refused), default=None)
+        return len(refused), pause_ms
 
     def refuse(self, upsert: _Upsert, reason: str) -> None:
         self.bad.append(bad_row(upsert.row.number, reason, upsert.row.document))

@@ -1,17 +1,22 @@
-"""Reading the items of a container, partition after partition. A place is a list of stretches of the hash space that
-are still to be read, the first one perhaps with a continuation: what splits or merges meanwhile goes on in what became
-of it, and every item comes once.
+"""Reading the items of a container, or those of one partition key, partition after partition; or the rows of a query.
+A place in the items is a list of stretches of the hash space that are still to be read, the first one perhaps with a
+continuation: what splits or merges meanwhile goes on in what became of it, and every item comes once.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import NamedTuple
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple, TypeAlias
 
-from armillary.errors import Failure, Kind
+import orjson
+
+from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import strip_system_properties
 from armillary.tools.transfer.endpoints.cosmos import ContainerLink, CosmosEndpoint, Range, charge_of
 from armillary.tools.transfer.rows import PAGE_ROWS, Document, Page, Position, Row
+
+KeyPart: TypeAlias = str | float | bool | None
 
 
 class _Stretch(NamedTuple):
@@ -21,14 +26,21 @@ class _Stretch(NamedTuple):
 
 
 class CosmosSource:
-    def __init__(self, endpoint: CosmosEndpoint, place: ContainerLink) -> None:
+    def __init__(self, endpoint: CosmosEndpoint, place: ContainerLink, key: Sequence[KeyPart] = ()) -> None:
+        """`key`: a partition key, or the first parts of a hierarchical one; empty: all items."""
         self._endpoint = endpoint
         self._place = place
+        self._key = key
+        self._is_full_key = False
         self.identity: Document = {"endpoint": endpoint.url, "container": place.link}
+        if key:
+            self.identity["key"] = list(key)
 
     async def pages(self, position: Position | None) -> AsyncIterator[Page]:
         ranges = await self._endpoint.ranges(self._place)
         left = [_Stretch(each.low, each.high, None) for each in ranges]
+        if self._key:
+            left = [_Stretch(*await self._key_bounds(), None)]
         number = 0
         if position is not None:
             number = position["row"]
@@ -55,10 +67,31 @@ class CosmosSource:
             behind = {"row": number, "left": [[each.low.hex(), each.high.hex(), each.continuation] for each in left]}
             yield Page(rows, behind, 1 - _covered(left) / total if total else None, charge_ru)
 
+    async def _key_bounds(self) -> tuple[bytes, bytes]:
+        """The stretch of the hash space that holds the items of the key, alone or with others."""
+        definition = await self._endpoint.key_definition(self._place)
+        if definition is None or definition.is_system:
+            raise bad_request(f"{self._place.link} has no partition key: leave --partition-key-value out.")
+        if len(self._key) > len(definition.paths):
+            raise bad_request(
+                f"{self._place.link} is partitioned by {', '.join(definition.paths)}: give --partition-key-value at "
+                f"most {len(definition.paths)} times."
+            )
+        key = definition.parse_header(key_header(self._key))
+        if len(key) < len(definition.paths):
+            return definition.prefix_range(key)
+        self._is_full_key = True
+        epk = definition.effective_key(key)
+        return epk, epk + b"\x00"
+
     async def _page(self, owner: Range, stretch: _Stretch) -> tuple[list[Document], str | None, float] | None:
         """Items, where they go on, and the charge; None: the partition is gone."""
-        headers = [("x-ms-documentdb-partitionkeyrangeid", owner.id), ("x-ms-max-item-count", str(PAGE_ROWS))]
-        if (owner.low, owner.high) != (stretch.low, stretch.high):
+        headers = [("x-ms-max-item-count", str(PAGE_ROWS))]
+        if self._is_full_key:
+            headers.append(("x-ms-documentdb-partitionkey", key_header(self._key)))
+        else:
+            headers.append(("x-ms-documentdb-partitionkeyrangeid", owner.id))
+        if not self._is_full_key and (owner.low, owner.high) != (stretch.low, stretch.high):
             headers += [
                 ("x-ms-read-key-type", "EffectivePartitionKeyRange"),
                 ("x-ms-start-epk", stretch.low.hex().upper()),
@@ -74,6 +107,47 @@ class CosmosSource:
 
     async def close(self) -> None:
         self._endpoint.close()
+
+
+class QuerySource:
+    """The rows of one SQL query. The server merges the rows of several partitions."""
+
+    def __init__(self, endpoint: CosmosEndpoint, place: ContainerLink, query: str, key: Sequence[KeyPart] = ()) -> None:
+        self._endpoint = endpoint
+        self._place = place
+        self._query = orjson.dumps({"query": query, "parameters": []})
+        self._key = key
+        self.identity: Document = {"endpoint": endpoint.url, "container": place.link, "query": query, "key": list(key)}
+
+    async def pages(self, position: Position | None) -> AsyncIterator[Page]:
+        number, continuation = (position["row"], position["continuation"]) if position is not None else (0, "")
+        while continuation is not None:
+            headers = [
+                ("content-type", "application/query+json"),
+                ("x-ms-documentdb-isquery", "true"),
+                ("x-ms-max-item-count", str(PAGE_ROWS)),
+                ("x-ms-documentdb-query-enablecrosspartition", "true"),
+            ]
+            if self._key:
+                headers.append(("x-ms-documentdb-partitionkey", key_header(self._key)))
+            if continuation:
+                headers.append(("x-ms-continuation", continuation))
+            target = f"{self._place.target}/docs"
+            answer = await self._endpoint.send("POST", "docs", self._place.link, target, headers, self._query)
+            documents: list[Document] = self._endpoint.content(answer)["Documents"]
+            if not all(isinstance(each, dict) for each in documents):
+                raise bad_request("The query yields rows that are no objects. Select objects: SELECT c.id FROM c")
+            rows = [Row(number + index, strip_system_properties(each)) for index, each in enumerate(documents, 1)]
+            number += len(rows)
+            continuation = answer.headers.get("x-ms-continuation")
+            yield Page(rows, {"row": number, "continuation": continuation}, None, charge_of(answer))
+
+    async def close(self) -> None:
+        self._endpoint.close()
+
+
+def key_header(key: Sequence[KeyPart]) -> str:
+    return json.dumps(list(key))  # in ASCII, as headers must be
 
 
 def _clipped(stretch: _Stretch, owner: Range) -> _Stretch:

@@ -25,7 +25,14 @@ class Answer(NamedTuple):
 
 
 class HttpClient:
-    def __init__(self, url: str, certificate: Path | None = None, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        certificate: Path | None = None,
+        context: ssl.SSLContext | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._timeout_s = timeout_s  # for a connection, and for each answer
         parts = urlsplit(url)
         try:
             port = parts.port
@@ -52,7 +59,7 @@ class HttpClient:
         request = head.encode("ascii") + b"\r\n" + body
         connection = await self._connection()
         try:
-            answer = await asyncio.wait_for(connection.send(request), TIMEOUT_S)
+            answer = await asyncio.wait_for(connection.send(request), self._timeout_s)
         except BaseException as error:
             connection.close()
             if isinstance(error, OSError | TimeoutError | httptools.HttpParserError):
@@ -77,12 +84,13 @@ class HttpClient:
                 if not self._trust_own():
                     raise
                 return await self._connect()  # the server has made its certificate just now, for us
-        except OSError as error:
+        except (OSError, TimeoutError) as error:
             raise self._unavailable(error) from None
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
-        _, made = await loop.create_connection(_Connection, self._host, self._port, ssl=self._context)
+        connecting = loop.create_connection(_Connection, self._host, self._port, ssl=self._context)
+        _, made = await asyncio.wait_for(connecting, self._timeout_s)
         return made
 
     def _trust_own(self) -> bool:
@@ -100,7 +108,20 @@ class HttpClient:
                 f"The certificate of {self.url} is not trusted: {error.verify_message}. If it is a server of yours, "
                 "name its data directory with --data, or see `armillary trust`.",
             )
-        return Failure(Kind.UNAVAILABLE, f"{self.url} does not answer: {error or type(error).__name__}.")
+        return Failure(Kind.UNAVAILABLE, self._said(error))
+
+    def _said(self, error: BaseException) -> str:
+        if isinstance(error, ssl.SSLError):
+            return f"What listens at {self.url} does not speak TLS. Write http:// instead of https://."
+        if isinstance(error, TimeoutError):
+            return f"{self.url} has not answered within {self._timeout_s:g} s. Give it more time with --timeout."
+        if isinstance(error, ConnectionRefusedError):
+            return (
+                f"No server answers at {self.url}: Connection refused. Start it with `armillary serve`, or check the "
+                "address: --url and --data name the server."
+            )
+        reason = getattr(error, "strerror", None) or error or type(error).__name__
+        return f"{self.url} does not answer: {reason}. Check that it is the address of a server."
 
     def close(self) -> None:
         for connection in self._idle:

@@ -18,7 +18,7 @@ import orjson
 
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.edm import INT32_MAX, INT32_MIN
-from armillary.tools.transfer.endpoints.http_client import Answer, HttpClient
+from armillary.tools.transfer.endpoints.http_client import TIMEOUT_S, Answer, HttpClient
 from armillary.tools.transfer.endpoints.retries import Retries
 from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
 
@@ -32,8 +32,8 @@ _NUMBERS: Final = {"Edm.Int64": int, "Edm.Double": float}
 class TableEndpoint:
     """`url` ends in the table's name; in front of it may stand the account's, as in Azurite's addresses."""
 
-    def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
-        self._http = HttpClient(url, certificate)
+    def __init__(self, url: str, key: str, certificate: Path | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        self._http = HttpClient(url, certificate, timeout_s=timeout_s)
         parts = urlsplit(url)
         segments = [each for each in parts.path.split("/") if each]
         if not 1 <= len(segments) <= 2:

@@ -18,7 +18,7 @@ from armillary.model.bson.bson_values import decode, encode
 from armillary.storage.private import make_directory, open_file
 from armillary.tools.transfer.files.json_files import FileReading, FileWriting
 from armillary.tools.transfer.files.plain_values import plain_item
-from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
+from armillary.tools.transfer.rows import PAGE_BYTES, PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
 
 ENDINGS: Final = (".bson", ".bson.gz")
 _DOCUMENT_BYTES_MAX: Final = 48 * 1024 * 1024  # more than any server takes: the file is broken
@@ -47,6 +47,7 @@ class BsonSource:
         if offset:
             self._file.stream.seek(offset)
         rows: list[Row | BadRow] = []
+        page_begin = offset
         for encoded in self._encoded(number):
             number += 1
             offset += len(encoded)
@@ -54,9 +55,9 @@ class BsonSource:
                 rows.append(Row(number, item_of_document(decode(encoded), is_exact=self._is_exact)))
             except (BSONError, ValueError, RecursionError) as error:
                 rows.append(bad_row(number, f"It is no BSON: {error}.", encoded[:200].hex()))
-            if len(rows) == PAGE_ROWS:
+            if len(rows) == PAGE_ROWS or offset - page_begin >= PAGE_BYTES:
                 yield Page(rows, {"offset": offset, "row": number}, self._file.share)
-                rows = []
+                rows, page_begin = [], offset
         if rows:
             yield Page(rows, {"offset": offset, "row": number}, 1.0)
 

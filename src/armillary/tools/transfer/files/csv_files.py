@@ -17,31 +17,47 @@ import orjson
 from armillary.errors import bad_request
 from armillary.model.keys import parse_path
 from armillary.tools.transfer.files.json_files import FileReading, FileWriting
-from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
+from armillary.tools.transfer.rows import (
+    CELL_BYTES,
+    PAGE_BYTES,
+    PAGE_ROWS,
+    BadRow,
+    Document,
+    Page,
+    Position,
+    Row,
+    Written,
+    bad_row,
+)
 from armillary.tools.transfer.transforms import put
 
 _ID: Final = ("id",)
+_DELIMITERS: Final = (",", ";", "\t", "|")
+_QUOTED: Final = re.compile(r'"(?:[^"]|"")*"?')
+_CELL_CHARACTERS_MAX: Final = 16 * 1024 * 1024  # as many as a line of JSON may have
 _JSON: Final = re.compile(r'-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?|true|false|null|[\[{"].*', re.DOTALL)
 
 
 class CsvSource:
-    def __init__(self, path: Path | None, *, is_text: bool) -> None:
-        """`is_text`: every cell is text, whatever it looks like."""
+    def __init__(self, path: Path | None, *, is_text: bool, delimiter: str | None = None) -> None:
+        """`is_text`: every cell is text, whatever it looks like. `delimiter` None: as the first line says."""
         self._file = FileReading(path)
+        self._delimiter = delimiter
         self._is_text = is_text
         self.identity = self._file.identity
 
     async def pages(self, position: Position | None) -> AsyncIterator[Page]:
         skipped = position["row"] if position else 0
         text = io.TextIOWrapper(self._file.stream, "utf-8-sig", newline="")
-        lines = csv.reader(text, strict=True)
+        csv.field_size_limit(_CELL_CHARACTERS_MAX)  # 131,072 by itself, and items may have longer texts
+        lines = csv.reader(text, strict=True, delimiter=self._delimiter or _sniffed(self._file.first_bytes))
         try:
             names = next(lines, None)
             if not names or len(set(names)) != len(names) or not all(names):
                 raise bad_request("The first line of a CSV file must name its columns, each differently.")
             paths = [parse_path(name) if name.startswith("/") else (name,) for name in names]
             rows: list[Row | BadRow] = []
-            number = 0
+            number = page_bytes = 0
             for cells in lines:
                 if not cells:
                     continue
@@ -49,9 +65,10 @@ class CsvSource:
                 if number <= skipped:
                     continue
                 rows.append(self._row(number, paths, cells))
-                if len(rows) == PAGE_ROWS:
+                page_bytes += sum(map(len, cells)) + CELL_BYTES * len(cells)
+                if len(rows) == PAGE_ROWS or page_bytes >= PAGE_BYTES:
                     yield Page(rows, {"row": number}, self._file.share)
-                    rows = []
+                    rows, page_bytes = [], 0
             if rows:
                 yield Page(rows, {"row": number}, 1.0)
         except (csv.Error, UnicodeDecodeError) as error:
@@ -85,8 +102,9 @@ class CsvSink:
     is_ordered = True
     rows_ahead = 0
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, delimiter: str = ",") -> None:
         self._file = FileWriting(path)
+        self._delimiter = delimiter
         self._names: list[str] = []
         self.is_resumable = path is not None
 
@@ -96,7 +114,7 @@ class CsvSink:
 
     async def write(self, rows: list[Row]) -> Written:
         out = io.StringIO(newline="")
-        writer = csv.writer(out)
+        writer = csv.writer(out, delimiter=self._delimiter)
         if not self._names and rows:
             self._names = list(dict.fromkeys(name for row in rows for name in row.document))
             writer.writerow([_column(name) for name in self._names])
@@ -123,6 +141,13 @@ class CsvSink:
 
     async def close(self, *, is_complete: bool) -> None:
         self._file.close()
+
+
+def _sniffed(beginning: bytes) -> str:
+    """The delimiter that the line of column names has most of, outside of quotes."""
+    line = beginning.decode("utf-8", "replace").lstrip("\ufeff\r\n").partition("\n")[0]
+    bare = _QUOTED.sub("", line)
+    return max(_DELIMITERS, key=bare.count)  # a comma if there is none of them
 
 
 def _value(cell: str) -> Any:

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import json
 import os
 import sys
+import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, cast
 
@@ -18,11 +20,22 @@ import orjson
 
 from armillary.errors import Failure, bad_request
 from armillary.storage.private import open_file
-from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row, json_text
+from armillary.tools.transfer.rows import (
+    PAGE_BYTES,
+    PAGE_ROWS,
+    BadRow,
+    Document,
+    Page,
+    Position,
+    Row,
+    Written,
+    bad_row,
+    json_text,
+)
 
 _READ_BYTES: Final = 512 * 1024
-_PAGE_BYTES: Final = 2 * 1024 * 1024
 _ELEMENT_CHARACTERS_MAX: Final = 64 * 1024 * 1024
+_LINE_BYTES_MAX: Final = 16 * 1024 * 1024  # an item has 2 MB at most
 _BLANKS: Final = " \t\r\n"
 
 
@@ -38,7 +51,7 @@ class FileReading:
         except OSError as error:
             raise bad_request(f"{path} cannot be read: {error.strerror}.") from None
         is_packed = path is not None and path.suffix == ".gz"
-        self.stream = cast(IO[bytes], gzip.GzipFile(fileobj=self._raw)) if is_packed else self._raw
+        self.stream = cast(IO[bytes], _PackedReading(path, self._raw)) if path and is_packed else self._raw
 
     @property
     def identity(self) -> Document:
@@ -48,9 +61,58 @@ class FileReading:
     def share(self) -> float | None:
         return min(1.0, self._raw.tell() / self._size_bytes) if self._size_bytes else None
 
+    @property
+    def first_bytes(self) -> bytes:
+        """What comes next, as much as is read at once; nothing is consumed."""
+        return cast(io.BufferedReader, self.stream).peek(_READ_BYTES)
+
     def close(self) -> None:
         if self.path is not None:
             self._raw.close()
+
+
+class _PackedReading(gzip.GzipFile):
+    """A compressed file that says what is wrong with it if it is damaged, or cut off."""
+
+    def __init__(self, path: Path, raw: IO[bytes]) -> None:
+        super().__init__(fileobj=raw)
+        self._path = path
+
+    def read(self, size: int | None = -1) -> bytes:
+        with self._refusing():
+            return super().read(size)
+
+    def read1(self, size: int = -1) -> bytes:
+        with self._refusing():
+            return super().read1(size)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        with self._refusing():
+            return super().readline(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        with self._refusing():
+            return super().seek(offset, whence)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise bad_request(f"{self._path} is no whole gzip file: {error}.") from None
+
+
+def _lines(stream: IO[bytes]) -> Iterator[tuple[bytes | None, int]]:
+    """Each line, and its length; None for one that is too long to be held in memory."""
+    while line := stream.readline(_LINE_BYTES_MAX):
+        length = len(line)
+        if length < _LINE_BYTES_MAX or line.endswith(b"\n"):
+            yield line, length
+            continue
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(_READ_BYTES)
+            length += len(line)
+        yield None, length
 
 
 class JsonLinesSource:
@@ -65,13 +127,14 @@ class JsonLinesSource:
             stream.seek(offset)
         rows: list[Row | BadRow] = []
         page_begin = offset
-        for line in stream:
+        for line, length in _lines(stream):
             number += 1
-            text = (line if offset else line.removeprefix(codecs.BOM_UTF8)).strip()
-            offset += len(line)
-            if text:
+            if line is None:
+                rows.append(bad_row(number, f"It is longer than {_LINE_BYTES_MAX >> 20} MB.", ""))
+            elif text := (line if offset else line.removeprefix(codecs.BOM_UTF8)).strip():
                 rows.append(parsed_row(number, text))
-            if len(rows) == PAGE_ROWS or offset - page_begin >= _PAGE_BYTES:
+            offset += length
+            if len(rows) == PAGE_ROWS or offset - page_begin >= PAGE_BYTES:
                 yield Page(rows, {"offset": offset, "row": number}, self._file.share)
                 rows, page_begin = [], offset
         if rows:
@@ -100,15 +163,17 @@ class JsonArraySource:
         skipped = position["row"] if position else 0
         rows: list[Row | BadRow] = []
         number = 0
-        for element in _elements(self._file.stream):
+        page_characters = 0
+        for element, length in _elements(self._file.stream):
             number += 1
             if number <= skipped:
                 continue
             is_object = type(element) is dict
             rows.append(Row(number, element) if is_object else bad_row(number, "It is not a JSON object.", element))
-            if len(rows) == PAGE_ROWS:
+            page_characters += length
+            if len(rows) == PAGE_ROWS or page_characters >= PAGE_BYTES:
                 yield Page(rows, {"row": number}, self._file.share)
-                rows = []
+                rows, page_characters = [], 0
         if rows:
             yield Page(rows, {"row": number}, 1.0)
 
@@ -116,8 +181,8 @@ class JsonArraySource:
         self._file.close()
 
 
-def _elements(stream: IO[bytes]) -> Iterator[Any]:
-    """The elements of an array, one at a time, whatever its size."""
+def _elements(stream: IO[bytes]) -> Iterator[tuple[Any, int]]:
+    """The elements of an array, one at a time, whatever its size, each with the number of its characters."""
     decode = codecs.getincrementaldecoder("utf-8-sig")(errors="strict").decode
     raw_decode = json.JSONDecoder(parse_constant=_no_constant).raw_decode
     buffer, at, count, is_end = "", 0, 0, False
@@ -163,8 +228,8 @@ def _elements(stream: IO[bytes]) -> Iterator[Any]:
             except RecursionError:
                 raise bad_request(f"Element {count + 1} of the array is nested too deeply.") from None
             fill()
-        at, count = end, count + 1
-        yield element
+        length, at, count = end - at, end, count + 1
+        yield element, length
         mark = next_mark()
         at += 1
         if mark == "]":

@@ -14,7 +14,18 @@ import orjson
 from armillary.errors import Failure, Kind, bad_request
 from armillary.storage.private import open_file
 from armillary.tools.transfer.files.plain_values import plain
-from armillary.tools.transfer.rows import PAGE_ROWS, BadRow, Document, Page, Position, Row, Written, bad_row
+from armillary.tools.transfer.rows import (
+    CELL_BYTES,
+    PAGE_BYTES,
+    PAGE_ROWS,
+    BadRow,
+    Document,
+    Page,
+    Position,
+    Row,
+    Written,
+    bad_row,
+)
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -47,7 +58,9 @@ class ParquetSource:
         number = 0
         skipped = position["row"] if position else 0
         total = self._file.metadata.num_rows
-        for batch in self._file.iter_batches(batch_size=PAGE_ROWS):
+        columns = max(1, self._file.metadata.num_columns)
+        page_rows = max(1, min(PAGE_ROWS, PAGE_BYTES // (CELL_BYTES * columns)))
+        for batch in self._file.iter_batches(batch_size=page_rows):
             if number + batch.num_rows <= skipped:
                 number += batch.num_rows
                 continue

@@ -1,0 +1,99 @@
+"""The parser of the command line, which says in one sentence what is wrong and what to do next: it names the command or
+option that was probably meant. Each command's parser judges its own arguments, so a suggestion is one of its options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn
+
+REFUSED: Final = 2
+_LIKENESS_MIN: Final = 0.6
+_ARGUMENT: Final = re.compile(r"argument (?P<name>[^:]+): (?P<what>.*)", re.DOTALL)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser of the program, of a command, or of a verb of a command."""
+
+    overview: str | None = None  # printed by --help in the place of argparse's list of commands
+
+    def format_help(self) -> str:
+        return self.overview if self.overview is not None else super().format_help()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses what it does not know: argparse would leave that to the program's parser, which has no options to
+        suggest."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(self._too_much(rest))
+        return found, []
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            self.error(f"There is no command {f'{self.prog} {value}'!r}.{suggestion(str(value), action.choices)}")
+        super()._check_value(action, value)
+
+    def error(self, message: str) -> NoReturn:
+        required = "the following arguments are required: "
+        named = _ARGUMENT.fullmatch(message)
+        if message.startswith(required):
+            message = f"Give {message.removeprefix(required)}."
+        elif named is not None:
+            message = f"{named['name']}: {named['what']}."
+        program, _, command = self.prog.partition(" ")
+        pointer = (
+            f"`{program} help {command}` shows the arguments." if command else "`armillary help` lists the commands."
+        )
+        self.exit(REFUSED, f"{self.prog}: {message} {pointer}\n")
+
+    def _too_much(self, rest: Sequence[str]) -> str:
+        first = next((each for each in rest if each.startswith("-")), rest[0])
+        if not first.startswith("-"):
+            return f"{first!r} is an argument too many."
+        name = first.partition("=")[0]
+        return f"There is no option {name}.{suggestion(name, options_of(self))}"
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        if message:
+            print(message, end="", file=sys.stderr)
+        raise SystemExit(status)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Which of the known words was probably meant, as a sentence; empty if none is like it."""
+    listed = list(known)
+    found = get_close_matches(word, listed, n=1, cutoff=_LIKENESS_MIN)
+    found = found or [each for each in listed if len(word.strip("-")) >= 3 and each.startswith(word)][:1]
+    return f" Did you mean {found[0]}?" if found else ""
+
+
+# The tree of commands, as help and completion walk it.
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The commands of the program, or the verbs of a command."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def meanings_of(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Each command with its sentence."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return {each.dest: each.help or "" for each in action._choices_actions}
+    return {}
+
+
+def option_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    return (action for action in parser._actions if action.option_strings)
+
+
+def options_of(parser: argparse.ArgumentParser) -> list[str]:
+    """The options of a command in their long forms."""
+    return [name for action in option_actions(parser) for name in action.option_strings if name.startswith("--")]

@@ -1,0 +1,224 @@
+"""`armillary serve --cluster`: the parts of a cluster's node, opened in order and closed in the opposite order: the
+log, the replica, the connection to other nodes, the ports; then the node takes its role and opens the account and its
+doors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from armillary.account.account import Account
+from armillary.clock import Clock, MovableClock
+from armillary.cluster.bootstrap_source import BootstrapSource
+from armillary.cluster.new_replicas import ReplicaOpening
+from armillary.cluster.node import Node
+from armillary.cluster.peers.calls import Peers
+from armillary.cluster.peers.handshake import own_certificate
+from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
+from armillary.doors.gremlin.connection import Connection as GremlinConnection
+from armillary.doors.mongo.wire.connection import Connection as MongoConnection
+from armillary.errors import Failure, Kind, bad_request
+from armillary.net.connection_limits import Crowd
+from armillary.net.listen import Listener
+from armillary.storage.directory import DataDirectory, unusable, write_private
+from armillary.storage.log.postgres_log import PostgresLog
+from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
+from armillary.storage.replication.log_upkeep import LogLimits
+from armillary.storage.replication.replicated_engine import ReplicatedEngine
+from armillary.storage.replication.rows_waiting import CUT_OFF
+from armillary.tools.serving import supervision
+from armillary.tools.serving.doors import Doors, Kept, account_settings, host_names, make_doors
+from armillary.tools.serving.ports import Entrances, announce, in_url, open_ports
+from armillary.tools.serving.runtime import Runtime
+from armillary.tools.serving.start_message import greet
+from armillary.tools.settings import Settings
+
+log = logging.getLogger("armillary")
+
+NAME_FILE: Final = "node"
+PEERS_DIRECTORY: Final = "peers"  # the directory of the certificate that other nodes see
+_CONTROL_CONTEXT: Final = b"armillary control key 1"
+_LOG_RETRY_S: Final = 2.0
+
+
+async def serve_node(
+    settings: Settings,
+    machine: Clock,
+    clock: Clock,
+    crowd: Crowd,
+    hidden: set[str | None],
+    stopping: asyncio.Event,
+    serving: Callable[[], AbstractContextManager[None]],
+    runtime: Runtime,
+    shows_strings: bool | None = None,
+) -> None:
+    """Until told to stop. Raises a Failure if this node cannot go on. A replica that was left too far behind is built
+    anew, and the node begins again. `serving`: what is entered while the node serves. `shows_strings`: see
+    `start_message.greet`."""
+    is_announced = False
+    while True:
+        async with AsyncExitStack() as opened:
+            opening = asyncio.ensure_future(_open_node(opened, settings, machine, clock, crowd, hidden, runtime))
+            try:
+                if not await _before(stopping, opening):
+                    return
+                node, listeners, primary_key = opening.result()
+                if not is_announced:
+                    is_announced = True
+                    announce(settings, listeners)
+                    greet(settings, listeners, primary_key, shows_strings)
+                    supervision.tell(supervision.READY)
+                runtime.start()
+                opened.push_async_callback(runtime.stop)
+                with serving():
+                    await node.until_failed_or(stopping)
+                supervision.tell(supervision.STOPPING)
+                log.info("stopping")
+                await node.retire()
+                return
+            except Failure as failure:
+                if not failure.details.get(CUT_OFF):
+                    raise
+                log.warning("%s", failure.message)
+            finally:
+                if not opening.done():
+                    opening.cancel()
+                    await asyncio.gather(opening, return_exceptions=True)
+
+
+async def _before(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
+    """Whether work was done before an event came."""
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([waiting, work], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    return work.done()
+
+
+async def _open_node(
+    opened: AsyncExitStack,
+    settings: Settings,
+    machine: Clock,
+    clock: Clock,
+    crowd: Crowd,
+    hidden: set[str | None],
+    runtime: Runtime,
+) -> tuple[Node, dict[str, Listener], str]:
+    """Returns when the node has a role and its doors answer; also the account's primary key then."""
+    directory = DataDirectory.claim(settings.directory, settings.data_permissions)
+    opened.callback(directory.release)
+    try:
+        name = _node_name(settings, machine)
+        context, fingerprint = own_certificate(settings.directory / PEERS_DIRECTORY, machine)
+    except OSError as error:
+        raise unusable(error) from None
+    replicated_log = await _open_log(settings, machine)
+    opened.push_async_callback(replicated_log.close)
+    peers = Peers(name, replicated_log.cluster_key, machine)
+    opened.push_async_callback(peers.close)
+    peer_port = await peers.listen(settings.host, settings.cluster_port, context, fingerprint)
+    opening = ReplicaOpening(name, settings.region, directory, replicated_log, peers, machine)
+    engine = ReplicatedEngine(
+        await opening.open(settings.reserve_bytes() or directory.default_reserve_bytes()), machine
+    )
+    opened.push_async_callback(engine.close)
+    source = BootstrapSource(engine, machine)
+    opened.push_async_callback(source.close)
+    peers.handlers |= source.calls
+    control_key = settings.control_key or _control_key(replicated_log.cluster_key)
+    kept = Kept.made(settings, machine, control_key, runtime)
+    hosts = host_names(settings)
+    listeners: dict[str, Listener] = {}
+    primary_key = settings.key
+
+    async def doors_of(account: Account) -> Doors:
+        nonlocal primary_key
+        doors = await make_doors(settings, account, machine, kept, hidden)
+        doors.use(settings, listeners)
+        primary_key = doors.credentials.owners[0]
+        return doors
+
+    node = Node(
+        name,
+        settings.region,
+        replicated_log,
+        engine,
+        peers,
+        machine=machine,
+        clock=clock if isinstance(clock, MovableClock) else None,
+        settings=account_settings(settings),
+        make_doors=doors_of,
+        mongo_connection=lambda roster, guest, door: MongoConnection(door, roster, guest),
+        gremlin_connection=lambda roster, guest, door: GremlinConnection(door, roster, hosts, guest),
+        control_prefix=CONTROL_PREFIX,
+        kept=LogLimits(settings.cluster_log_bytes, settings.cluster_log_hours * 3600.0),
+    )
+    opened.push_async_callback(node.stop)
+    entrances = Entrances(
+        sql=node.sql,
+        table=node.table,
+        management=node.management,
+        mongo=node.mongo.connect,
+        gremlin=lambda roster, hosts, guest: node.gremlin.connect(roster, guest),
+    )
+    listeners |= await open_ports(opened, settings, machine, crowd, entrances, kept)
+    for door, front in (("mongo", node.mongo), ("gremlin", node.gremlin)):
+        if door in listeners:
+            front.serve(listeners[door].service)
+    addresses = {door: settings.client_url(door, listener.port) for door, listener in listeners.items()}
+    addresses |= {"peer": _peer_address(settings, peer_port), "peer_certificate": fingerprint.hex()}
+    await node.start(addresses)
+    await node.until_failed_or(node.has_doors)
+    return node, listeners, primary_key
+
+
+async def _open_log(settings: Settings, clock: Clock) -> PostgresLog:
+    """PostgreSQL may be started at the same time: it is waited for. What its operator has to change is refused."""
+    assert settings.cluster is not None
+    is_told = False
+    while True:
+        try:
+            return await PostgresLog.open(settings.cluster, allows_single=settings.allows_single_postgres)
+        except LogRefused as refusal:
+            raise Failure(Kind.BAD_REQUEST, str(refusal)) from None
+        except LogUnavailable as error:
+            if not is_told:
+                is_told = True
+                log.warning("waiting for PostgreSQL: %s", error)
+            await clock.sleep(_LOG_RETRY_S)
+        except ImportError:
+            raise bad_request("A cluster needs the package asyncpg: pip install 'armillary[cluster]'.") from None
+
+
+def _node_name(settings: Settings, clock: Clock) -> str:
+    """The name that was given at the first start, or made then."""
+    file: Path = settings.directory / NAME_FILE
+    kept = file.read_text("utf-8").strip() if file.exists() else None
+    if kept is not None:
+        if settings.node not in (None, kept):
+            raise bad_request(
+                f"The data directory is of the node '{kept}', and --node is '{settings.node}'. Leave out --node, or "
+                "name another directory."
+            )
+        return kept
+    name = settings.node or f"node-{clock.random_bytes(4).hex()}"
+    write_private(file, name.encode() + b"\n")
+    return name
+
+
+def _control_key(cluster_key: bytes) -> str:
+    """The same on all nodes, which send control requests on to the leader."""
+    return base64.b64encode(hmac.digest(cluster_key, _CONTROL_CONTEXT, "sha256")).decode("ascii")
+
+
+def _peer_address(settings: Settings, port: int) -> str:
+    host = settings.advertised_host or {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
+    return f"{in_url(host)}:{port}"
