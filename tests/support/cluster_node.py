@@ -50,8 +50,16 @@ class Gate:
 
 
 class NoRoles:
+    """Notes only whether clients would find this node as the leader."""
+
+    def __init__(self) -> None:
+        self.is_primary = False
+
     async def lead(self) -> None:
-        return
+        self.is_primary = True
+
+    def cease(self) -> None:
+        self.is_primary = False
 
     async def follow(self) -> None:
         return
@@ -114,7 +122,8 @@ class ClusterNode:
         self.gate = Gate()
         self.engine = ReplicatedEngine(local_replica(path, server), clock)
         self.roles = AccountRoles(self.engine, clock, AccountSettings())
-        roles = self.roles if has_account else NoRoles()
+        self.no_roles = NoRoles()  # of a node without an account
+        roles = self.roles if has_account else self.no_roles
         log = MemoryLog(server, clock, self.gate)
         self.leadership = Leadership(name, self.engine, log, roles, clock, boot_time=clock.now_s, source=source)
         self.task = asyncio.ensure_future(self.leadership.run())

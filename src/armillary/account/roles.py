@@ -20,6 +20,7 @@ from armillary.storage.replication.replicated_engine import ReplicatedEngine
 
 OnOpened = Callable[[Account], Awaitable[None]]  # doors are opened here
 OnClosing = Callable[[], Awaitable[None]]  # and closed here
+OnCeasing = Callable[[], None]  # this node takes no writes any more
 
 
 class AccountRoles:
@@ -33,6 +34,7 @@ class AccountRoles:
         on_opened: OnOpened | None = None,
         on_closing: OnClosing | None = None,
         topology: Topology | None = None,
+        on_ceasing: OnCeasing = lambda: None,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -40,11 +42,15 @@ class AccountRoles:
         self._on_opened = on_opened
         self._on_closing = on_closing
         self._topology = topology
+        self._on_ceasing = on_ceasing
         self.account: Account | None = None  # None: between two roles
 
     async def lead(self) -> None:
         await self.close(_role_changes())
         await self._use(await Account.open(self._engine, self._clock, self._settings))
+
+    def cease(self) -> None:
+        self._on_ceasing()
 
     async def follow(self) -> None:
         await self.close(not_leader())

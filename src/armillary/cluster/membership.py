@@ -129,7 +129,7 @@ class Membership:
         self._tell()
 
     def lead(self, leads: bool) -> None:
-        """This node's account was opened as the leader's, or closed as that."""
+        """This node's account was opened as the leader's, or takes no writes any more."""
         if leads != self.leads:
             self.leads = leads
             self._tell()

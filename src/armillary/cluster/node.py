@@ -96,6 +96,7 @@ class Node:
             on_opened=self._open_doors,
             on_closing=self._close_doors,
             topology=self.membership,
+            on_ceasing=lambda: self.membership.lead(False),
         )
         self.leadership = Leadership(
             name,
@@ -221,7 +222,7 @@ class Node:
         leads = not isinstance(account, FollowingAccount)
         self._has_caught_up = True
         self._doors = doors = await self._make_doors(account)
-        self.membership.lead(leads)
+        self.membership.lead(leads and self.leadership.takes_writes)  # it may have been deposed meanwhile
         self.sql.use(doors.sql_port, is_leaders=leads)
         self.table.use(doors.table, is_leaders=leads)
         self.management.use(doors.management, is_leaders=leads)

@@ -138,6 +138,9 @@ class Node:
         self.world.counters["take-overs"] += 1
         self._check_adopted()
 
+    def cease(self) -> None:
+        pass  # clients here ask every node
+
     async def follow(self) -> None:
         assert self.engine is not None
         view = self.engine.store(STORE).at_hand()

@@ -156,6 +156,39 @@ async def test_an_append_goes_on_when_its_leader_steps_down(tmp_path: Path, cloc
     await a.stop()
 
 
+@pytest.mark.parametrize("is_deposed", [True, False])
+async def test_no_write_is_refused_while_clients_still_find_the_node_as_leader(
+    tmp_path: Path, clock: VirtualClock, is_deposed: bool
+) -> None:
+    """Drivers look for the leader after a refusal, and repeat a write only once: they must not find this node again,
+    however long handing over takes."""
+    server = MemoryLogServer(GENERATION)
+    a = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock, 0.2)
+    a.gate.close("before standby")  # what was accepted takes its time
+    accepted = asyncio.ensure_future(a.engine.store(1).write(lambda txn: txn.put(b"x", b"1")))
+    await settled(clock)
+    if is_deposed:
+        server.state = replace(server.state, renewals=server.state.renewals + 7, node="b")
+    else:
+        a.leadership.hand_over("b")
+    refusal: Failure | None = None
+    while refusal is None:
+        assert a.no_roles.is_primary or not a.leadership.takes_writes
+        try:  # refused at once, or waits behind the accepted one
+            a.engine.submit(b"", lambda txn: txn.put(b"y", b"1")).add_done_callback(lambda done: done.exception())
+        except Failure as failure:
+            refusal = failure
+        else:
+            await settled(clock, 0.05)
+    assert refusal.kind is Kind.NOT_LEADER
+    assert not a.no_roles.is_primary
+    assert is_deposed or not accepted.done(), "refused while what was accepted is still under way"
+    a.gate.open("before standby")
+    await asyncio.gather(accepted, return_exceptions=True)
+    await a.stop()
+
+
 async def test_only_a_leader_hands_over(tmp_path: Path, clock: VirtualClock) -> None:
     server = MemoryLogServer(GENERATION)
     a = ClusterNode(tmp_path / "a", server, clock, "a")

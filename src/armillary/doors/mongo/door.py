@@ -381,8 +381,6 @@ class MongoDoor:
         except Failure as failure:
             if member is not None and admission.is_answer_of_state(failure):
                 await admission.confirm(call, command, member)
-            if member is not None and member.leads and failure.kind is Kind.NOT_LEADER:
-                await admission.until_deposed(member)
             raise
         finally:
             del self._running[id(call)]
@@ -454,10 +452,8 @@ class MongoDoor:
         # A failed write has its writeConcernError too.
         extra = call.extra if call is not None else None
         # Not for the errors of fail points: drivers must take those for real state changes.
-        # Nor where storage knows of another leader before the topology does: drivers would ignore the error.
-        is_ahead = failure.kind is Kind.NOT_LEADER and self.membership is not None and self.membership.leads
         is_state_change = code_of(failure) in STATE_CHANGES and "is_before" not in failure.details
-        if call is not None and is_state_change and not is_ahead:
+        if call is not None and is_state_change:
             extra = {**(extra or {}), "topologyVersion": topology_of(call)}
         return answers.refused(failure, labels, extra, self.cluster_time.elements())
 

@@ -123,6 +123,11 @@ class GroupCommit:
         self._proceed()
         return await future
 
+    @property
+    def is_open(self) -> bool:
+        """Whether transactions are accepted, as far as leading goes."""
+        return self._end is None
+
     def _check_open(self) -> None:
         if self._end is not None:
             raise again(self._end)

@@ -36,6 +36,10 @@ class Roles(Protocol):
     async def lead(self) -> None:
         """The engine takes writes: open the account as a leader's."""
 
+    def cease(self) -> None:
+        """The engine refuses writes from now on: clients must not be told any more that this node leads. Called before
+        the first refusal, so that a client that looks for the leader after one does not find this node again."""
+
     async def follow(self) -> None:
         """The engine refuses writes: close the account, and open it as a follower's."""
 
@@ -117,6 +121,11 @@ class Leadership:
     @property
     def leads(self) -> bool:
         return self._commit is not None
+
+    @property
+    def takes_writes(self) -> bool:
+        """Whether this node leads, and has not begun to give it up."""
+        return self._commit is not None and self._commit.is_open
 
     @property
     def commit(self) -> GroupCommit | None:
@@ -232,6 +241,7 @@ class Leadership:
         over = asyncio.Event()
 
         def end(reason: Failure) -> None:
+            self._roles.cease()
             lease.end()
             over.set()
             self._wake.set()
@@ -257,6 +267,7 @@ class Leadership:
                     _log.info("the lease cannot be renewed: %s", error)
                 await self._pause()
             if self._successor is not None and not over.is_set():
+                self._roles.cease()
                 await commit.end(_handing_over())
                 lease.end()
                 await self._resign(state, self._successor)

@@ -92,13 +92,6 @@ def is_primary_read(body: dict[str, Any]) -> bool:
     return True
 
 
-async def until_deposed(member: Membership) -> None:
-    """Storage knows of another leader, and `hello` does not yet. Drivers look for the primary at once after the error
-    and repeat a command only once: they must not find this node again."""
-    await asyncio.sleep(0)  # a request is started without a task, which a timeout needs
-    await member.topology.changed(member.topology.version, limits.LEASE_RENEW_SECONDS)
-
-
 def as_service(failure: Failure) -> Failure:
     """What a client behind a load balancer is told by a node that leads no more. It looks for no other primary, and of
     these errors only that of a server that shuts down makes it open new connections, which lead to the new leader."""
