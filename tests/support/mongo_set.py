@@ -185,7 +185,8 @@ class MongoPair:
         self._commit._lease.end()
 
     def depose(self) -> None:
-        """Another node leads, which the topology does not know yet."""
+        """Another node leads. The topology knows before the first refusal, as `Roles.cease` sees to."""
+        self.topologies[0].change(leader=None)
         self._commit._stop(Failure(Kind.NOT_LEADER, "Another node of the cluster leads now."))
 
     @property
