@@ -14,6 +14,7 @@ class TcpProxy:
         self._target = port
         self.port = 0
         self.cuts = 0
+        self.changes_requests: Change | None = None
         self.changes_answers: Change | None = None
         self._cuts_request = False
         self._cuts_answer = False
@@ -76,8 +77,9 @@ class TcpProxy:
                     self._cuts_answer = self._cuts_request = False
                     self.cuts += 1
                     break
-                if is_answer and self.changes_answers is not None:
-                    chunk = self.changes_answers(chunk)
+                change = self.changes_answers if is_answer else self.changes_requests
+                if change is not None:
+                    chunk = change(chunk)
                 writer.write(chunk)
                 await writer.drain()
         except OSError:

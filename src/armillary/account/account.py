@@ -210,12 +210,12 @@ class Account(Registry):
         running = self._restating.pop(container.record.rid, None)
         if running is not None:
             running.cancel()
-        self._by_names.clear()
+        self.by_names.clear()
         return await self.enter(container.record)
 
     def leave(self, doomed: list[Record]) -> None:
         """Forget containers that the catalog no longer has."""
-        self._by_names.clear()
+        self.by_names.clear()
         for record in doomed:
             self._unopened.pop(record.rid, None)
             container = self._containers.pop(record.rid, None)

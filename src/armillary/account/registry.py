@@ -64,7 +64,7 @@ class Registry:
         self.catalog = Catalog(engine, clock)
         self.catalog.on_reported = self.events.resource_changed
         self._containers: dict[bytes, Container] = {}  # by rid
-        self._by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
+        self.by_names: dict[tuple[str, str], Container] = {}  # a cache: emptied whenever a name may have changed
 
     def check_writable(self) -> None:
         """Called by doors before they answer a request that may write."""
@@ -72,7 +72,7 @@ class Registry:
             raise Failure(
                 Kind.FORBIDDEN,
                 "The server is in read-only mode: writes are refused, reads are answered. Its operator ends it with "
-                'PUT /_armillary/runtime {"readOnly": false}, or by a restart without --read-only.',
+                "`armillary runtime --no-read-only`, or by a restart without --read-only.",
                 details={"is_read_only": True},
             )
 
@@ -85,15 +85,15 @@ class Registry:
         return record
 
     def container(self, database: str, name: str) -> Container:
-        container = self._by_names.get((database, name))
+        container = self.by_names.get((database, name))
         if container is None:
             record = self.find(ResourceType.CONTAINER, (database, name))
-            container = self._by_names[(database, name)] = self._containers[record.rid]
+            container = self.by_names[(database, name)] = self._containers[record.rid]
         return container
 
     def owner_container(self, database: str, name: str) -> Container:
         """The container of something inside it: its absence is reported as the owner's."""
-        container = self._by_names.get((database, name))
+        container = self.by_names.get((database, name))
         if container is not None:
             return container
         try:
@@ -148,7 +148,7 @@ class Registry:
 
     def forget_names(self) -> None:
         """A container has another name."""
-        self._by_names.clear()
+        self.by_names.clear()
 
 
 # The owners of each type, outermost first, ending in the type itself.

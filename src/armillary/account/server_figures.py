@@ -32,6 +32,11 @@ def storage_of(account: Account) -> StorageFigures | None:
     return account.engine.figures()
 
 
+def read_cache_of(figures: StorageFigures) -> list[CacheFigures]:
+    """The cache of point reads, if the engine has one."""
+    return [CacheFigures("point reads", *figures.reads)] if figures.reads is not None else []
+
+
 def readiness(account: Account) -> dict[str, str | bool]:
     """What an account that can be read is not ready for: writes, or writes for long. Empty: it is ready for all. A full
     disk is no reason to send no reads to a server."""

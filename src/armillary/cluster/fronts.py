@@ -13,7 +13,16 @@ from armillary.clock import Clock
 from armillary.cluster.forwarding import Forwarder, LeadsHere, OutcomeUnknown, answer_of, request_of
 from armillary.cluster.peers.calls import Answer
 from armillary.errors import Failure, Kind
-from armillary.net.http import BareResponse, MainDoor, Refusal, Request, Response, crash_as_json, refuse_as_json
+from armillary.net.http import (
+    AnswerAtOnce,
+    BareResponse,
+    MainDoor,
+    Refusal,
+    Request,
+    Response,
+    crash_as_json,
+    refuse_as_json,
+)
 
 # A follower that gives one of these does not know, or may not: the leader is asked.
 _ASK_LEADER: Final = frozenset(
@@ -48,16 +57,18 @@ class HttpFront:
         self._door: HttpDoor | None = None
         self._last: HttpDoor | None = None  # gives refusals their form while there is no door
         self._is_leaders = False
+        self._at_once: AnswerAtOnce | None = None
         self._arrived = asyncio.Event()
 
-    def use(self, door: HttpDoor, *, is_leaders: bool) -> None:
+    def use(self, door: HttpDoor, *, is_leaders: bool, at_once: AnswerAtOnce | None = None) -> None:
         self._door = self._last = door
         self._is_leaders = is_leaders
+        self._at_once = at_once
         self._arrived.set()
 
     def close(self) -> None:
         """Hold requests until there is another door."""
-        self._door = None
+        self._door = self._at_once = None
         self._arrived.clear()
 
     # What the port asks.
@@ -82,6 +93,9 @@ class HttpFront:
         if not isinstance(response, Refusal) or response.kind not in _ASK_LEADER:
             return response
         return await self._forward(door, request, response, None)
+
+    def answer_at_once(self, request: Request) -> Response | None:
+        return self._at_once(request) if self._at_once is not None else None
 
     def refuse(self, status: int, message: str) -> Response:
         return self._last.refuse(status, message) if self._last is not None else refuse_as_json(status, message)

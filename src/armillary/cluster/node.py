@@ -28,10 +28,12 @@ from armillary.cluster.new_replicas import peer_addresses
 from armillary.cluster.operations import PRIORITIES, Operations
 from armillary.cluster.peers.calls import Answer, PeerGone, Peers
 from armillary.cluster.peers.row_pushing import PeerRowSource, answer_followers
+from armillary.cluster.region_spending import RegionSpending
 from armillary.cluster.status import StatusReader
 from armillary.cluster.verification import Verification
 from armillary.doors.mongo.wire.messages import wants_load_balancing
 from armillary.errors import Failure, bad_request
+from armillary.net.http import AnswerAtOnce
 from armillary.storage.disk_errors import closed
 from armillary.storage.log.replicated_log import LogUnavailable, NodeState, ReplicatedLog
 from armillary.storage.replication.freshness import ClusterClock
@@ -42,9 +44,16 @@ from armillary.storage.replication.replicated_engine import ReplicatedEngine
 _log = logging.getLogger("armillary.cluster")
 
 
+class QuickDoor(Protocol):
+    @property
+    def answer_at_once(self) -> AnswerAtOnce: ...
+
+
 class NodeDoors(Protocol):
     """The doors of an account, as `tools/serving` makes them."""
 
+    @property
+    def sql(self) -> QuickDoor: ...
     @property
     def sql_port(self) -> HttpDoor: ...
     @property
@@ -112,6 +121,7 @@ class Node:
         self.membership.freshness = self.leadership
         self.membership.on_keep_events = EventKeeping(peers, self.forwarder, self.roles).ask
         answer_followers(peers, lambda: self.leadership.commit)
+        self._spending = RegionSpending(peers, self.membership, lambda: self.roles.account, machine)
         reader = StatusReader(log, engine, peers, self.membership, self.leadership, self.forwarder, machine)
         self.operations = Operations(
             log,
@@ -151,6 +161,7 @@ class Node:
         self._tasks = [
             asyncio.create_task(self.membership.run()),
             asyncio.create_task(self.leadership.run()),
+            asyncio.create_task(self._spending.run()),
             asyncio.create_task(self._until_broken()),
         ]
 
@@ -223,7 +234,7 @@ class Node:
         self._has_caught_up = True
         self._doors = doors = await self._make_doors(account)
         self.membership.lead(leads and self.leadership.takes_writes)  # it may have been deposed meanwhile
-        self.sql.use(doors.sql_port, is_leaders=leads)
+        self.sql.use(doors.sql_port, is_leaders=leads, at_once=doors.sql.answer_at_once)
         self.table.use(doors.table, is_leaders=leads)
         self.management.use(doors.management, is_leaders=leads)
         self.mongo.use(doors.mongo, is_leaders=leads)

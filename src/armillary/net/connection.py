@@ -178,11 +178,23 @@ class Connection(asyncio.Protocol):
 
     def _start(self, request: Request, ending: bytes) -> None:
         """Run the handler as far as it goes without waiting; see eager.py."""
+        service = self._service
+        request.begun_s = service.elapsed_s()
+        if service.at_once is not None and request.method == "GET":
+            try:
+                response = service.at_once(request)
+            except Exception as exception:
+                self._answer_crash(request, ending, exception)
+                return
+            if response is not None:
+                if not self._is_known:
+                    self._hear(request)
+                self._answer(request, ending, response)
+                return
         # In a context of its own, which a Task takes over: what a handler sets there must not leak into other requests.
         context = copy_context()
-        request.begun_s = self._service.elapsed_s()
         try:
-            coroutine = self._service.handler(request)
+            coroutine = service.handler(request)
             awaited = context.run(coroutine.send, None)
         except StopIteration as stop:
             if not self._is_known:

@@ -105,6 +105,8 @@ HANG_UP = Response(0)
 # Answers a request. It is started without a Task (see eager.py): before it has first waited for something, there is no
 # current task, so whatever needs one (asyncio.timeout, TaskGroup) comes after an `await asyncio.sleep(0)`.
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+# The answer to a GET, if it can be given without waiting and without the handler; None: the handler answers.
+AnswerAtOnce = Callable[[Request], Response | None]
 # Whether a page of another origin may send a request with this method and these headers.
 AllowsOrigin = Callable[[str, dict[bytes, bytes]], bool]
 # Whether the sender of a request is known, as far as its head tells: None, or the answer that refuses it. Asked before
@@ -200,8 +202,10 @@ class DoorsByPrefix:
         return self._door_of(request).on_crash(request, exception)
 
     def needs_leader(self, request: Request) -> bool:
+        if request.target[:2] not in _NOT_MAIN:
+            return self._main.needs_leader(request)
         door = self._door_of(request)
-        if door is self._main and request.target[:2] in _NOT_MAIN and self._redirect(request) is not None:
+        if door is self._main and self._redirect(request) is not None:
             return False
         return door.needs_leader(request)
 

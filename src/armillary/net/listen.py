@@ -23,6 +23,7 @@ from armillary.net.connection_limits import Crowd, Guest
 from armillary.net.hosts import ANY_HOST, HostNames
 from armillary.net.http import (
     AllowsOrigin,
+    AnswerAtOnce,
     Handler,
     Headers,
     OnCrash,
@@ -254,6 +255,7 @@ async def listen(
     open_targets: Collection[bytes] = (),
     patience: Patience | None = None,
     screen: Screen | None = None,
+    at_once: AnswerAtOnce | None = None,
     crowd: Crowd | None = None,
     requires_tls: bool = False,
     clock: Clock | None = None,
@@ -272,6 +274,7 @@ async def listen(
         open_targets=open_targets,
         patience=patience,
         screen=screen,
+        at_once=at_once,
         crowd=crowd,
         requires_tls=requires_tls,
         clock=clock,

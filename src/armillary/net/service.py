@@ -19,6 +19,7 @@ from armillary.net.connection_limits import Crowd, Guest
 from armillary.net.hosts import ANY_HOST, HostNames
 from armillary.net.http import (
     AllowsOrigin,
+    AnswerAtOnce,
     Handler,
     Headers,
     OnCrash,
@@ -162,6 +163,7 @@ class Service(Roster):
         open_targets: Collection[bytes] = (),
         patience: Patience | None = None,
         screen: Screen | None = None,
+        at_once: AnswerAtOnce | None = None,
         crowd: Crowd | None = None,
         requires_tls: bool = False,
         clock: Clock | None = None,
@@ -172,6 +174,7 @@ class Service(Roster):
         self.hosts = hosts
         self.allows_origin = allows_origin
         self.screen = screen
+        self.at_once = at_once
         self.open_targets = open_targets  # answered whatever host they are for, and without TLS
         self.refuse = refuse
         self._on_crash = on_crash

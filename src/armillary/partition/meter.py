@@ -49,6 +49,13 @@ class Totals(NamedTuple):
         return self.charged / HUNDREDTHS
 
 
+class Spent(NamedTuple):
+    """A moment of a meter, to be compared with a later one."""
+
+    second: int
+    charged: int  # in this second so far, hundredths
+
+
 class FullKey(NamedTuple):
     """A logical partition that writes were refused for because it is full."""
 
@@ -171,6 +178,28 @@ class Meter:
             self.budget.spent -= ticket
             if ask is not None:
                 self.budget.settle(-ticket, ask)
+
+    # Nodes of a region that share the budget.
+
+    @property
+    def spent(self) -> Spent:
+        return Spent(self._second, self._in_second)
+
+    def spent_since(self, before: Spent) -> int:
+        """Hundredths, of the last seconds that are remembered. Refusals spend nothing."""
+        if before.second == self._second:
+            return self._in_second - before.charged
+        later = sum(charged for second, charged in self._recent if second >= before.second)
+        return later + self._in_second - before.charged
+
+    def spend_elsewhere(self, amount: int) -> None:
+        """Another node has spent so much of the budget. It is not counted here otherwise."""
+        budget = self.budget
+        if budget is not None:
+            second = int(self._now_s())
+            if second != budget.second:
+                budget.turn(second)
+            budget.spent += amount
 
     def _refuse(self, budget: Budget, ask: Ask | None, epk: bytes | None) -> Failure:
         self._refused += 1

@@ -186,11 +186,12 @@ class Execution:
     def _unordered(self, view: View, max_items: int, counters: Counters) -> Iterator[Candidate]:
         selection, position = self._selection, self.progress.position
         after_rid = position.rid - 1 if position.given else position.rid
-        found = None
-        if selection.is_exact:
-            found = matching_items(view, selection.condition, self._scope, self._index, after_rid, max_items)
-        self._is_matching = found is not None
-        return found or candidates(view, selection.condition, self._scope, self._index, after_rid, max_items, counters)
+        place = self._scope, self._index, after_rid, max_items, counters
+        if not selection.is_exact:
+            self._is_matching = False
+            return candidates(view, selection.condition, *place)
+        found, self._is_matching = matching_items(view, selection.condition, *place)
+        return found
 
     def _distinct_rids(self, view: View) -> list[int] | None:
         """The items that DISTINCT needs to look at; None: all."""

@@ -30,7 +30,7 @@ from armillary.storage.operating.storage_figures import StorageFigures, figures_
 from armillary.storage.overlay import Layer
 from armillary.storage.private import Permissions
 from armillary.storage.rocks_database import POSITION_KEY, Database, KeptState, Version, is_stall
-from armillary.storage.rocks_store import RocksStore, prefix_of
+from armillary.storage.rocks_store import ReadCache, RocksStore, prefix_of
 from armillary.storage.transactions import Gathering, Waiting, refuse_waiting, waiting_for
 
 Durability = Literal["full", "relaxed"]
@@ -53,6 +53,7 @@ class Group(NamedTuple):
 
     version: Version
     answers: list[Answer]
+    layer: Layer
 
 
 class RocksEngine:
@@ -82,6 +83,7 @@ class RocksEngine:
         self._database: Database | None = database
         self._newest: Version | None = database.version()  # the state that the next function sees
         self.published: Version | None = self._newest  # the durable state that readers see; None while reopening
+        self.read_cache = ReadCache()
         self._waiting: deque[Waiting] = deque()
         self._is_scheduled = False
         self._is_running = False  # functions are running; they may have given way
@@ -219,6 +221,7 @@ class RocksEngine:
         elif failure is not None:
             found.failure = failure.message
         found.waiting_writes, found.stalls = len(self._waiting), self._stalls
+        found.reads = self.read_cache.figures()
         return found
 
     # Long work.
@@ -305,7 +308,7 @@ class RocksEngine:
                 return
             self._newest = self._database.version()
             self._is_dirty = True
-        self._written.append(Group(self._newest, answers))
+        self._written.append(Group(self._newest, answers, layer))
         self._settle()
         if self._waiting and not self._is_scheduled:
             self._schedule()
@@ -372,6 +375,7 @@ class RocksEngine:
         if self.published is not None:
             self.published = groups[-1].version
         for group in groups:
+            self.read_cache.drop(group.layer)
             for future, result, error in group.answers:
                 if future.done():  # the caller was cancelled; the write stays done
                     continue
@@ -439,6 +443,7 @@ class RocksEngine:
     async def _let_go(self) -> None:
         """Close the database without writing anything more."""
         self.published = self._newest = None
+        self.read_cache.clear()
         database, self._database = self._database, None
         if database is not None:
             database.stop_background()

@@ -1,23 +1,34 @@
 """One numbered store of the embedded engine: its keys in the engine's RocksDB, prefixed with four bytes of store
-number. Publishing versions to readers, and durability of writes, is left to `rocks.py`.
+number, and the cache of its point reads. Publishing versions to readers, and durability of writes, is left to
+`rocks.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from armillary import work
+from armillary import limits, work
 from armillary.storage.disk_errors import translated
 from armillary.storage.engine import Kept, Loader, T, Txn, View
-from armillary.storage.overlay import OverlayTxn
-from armillary.storage.rocks_database import Database, KeptState, KeptView, PinnedView, Version, VersionView
+from armillary.storage.operating.storage_figures import CachedReads
+from armillary.storage.overlay import Layer, OverlayTxn
+from armillary.storage.rocks_database import (
+    Database,
+    KeptState,
+    KeptView,
+    PinnedView,
+    Version,
+    VersionView,
+)
 from armillary.storage.rocks_loader import RocksLoader
 from armillary.work import Check
 
 PREFIX_BYTES: Final = 4
+_ENTRY_BYTES: Final = 200  # of an entry of the cache, besides its key and value
 
 
 class RocksVersions(Protocol):
@@ -26,6 +37,10 @@ class RocksVersions(Protocol):
     @property
     def published(self) -> Version | None:
         """The durable state that readers see; None while the database is opened again."""
+
+    @property
+    def read_cache(self) -> ReadCache:
+        """Of the published state."""
 
     async def readable(self) -> Version:
         """Waits while the database is opened again."""
@@ -74,7 +89,7 @@ class RocksStore:
 
     def at_hand(self) -> View | None:
         version = self._engine.published
-        return None if version is None else VersionView(version, self._prefix)
+        return None if version is None else PublishedView(version, self._prefix, self._engine.read_cache)
 
     def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> Awaitable[T]:
         return self._engine.submit(self._prefix, fn, is_freeing)
@@ -99,3 +114,73 @@ class RocksStore:
 
 def prefix_of(number: int) -> bytes:
     return number.to_bytes(PREFIX_BYTES, "big")
+
+
+class ReadCache:
+    """Values of point reads, by their keys in the engine. Only reads of the published state use it: an entry is right
+    as long as no published group has written its key. The engine calls `drop` in the step that publishes a group."""
+
+    __slots__ = ("hits", "misses", "size_bytes", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes] = {}  # for readers, who look up and count by themselves
+        self.size_bytes = 0
+        self.hits = 0
+        self.misses = 0
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """A value that was read from the published state."""
+        if len(value) > limits.READ_CACHE_VALUE_BYTES_MAX:
+            return
+        self.values[key] = value
+        self.size_bytes += len(key) + len(value) + _ENTRY_BYTES
+        if self.size_bytes > limits.READ_CACHE_BYTES_MAX:
+            self._evict()
+
+    def drop(self, layer: Layer) -> None:
+        """A group is published."""
+        values = self.values
+        if not values:
+            return
+        if layer.cleared or len(layer.writes) > limits.WRITE_AT_ONCE_KEYS:
+            self.clear()
+            return
+        for key in values.keys() & layer.writes.keys():
+            self.size_bytes -= len(key) + len(values.pop(key)) + _ENTRY_BYTES
+
+    def figures(self) -> CachedReads:
+        return CachedReads(self.hits, self.misses, len(self.values))
+
+    def clear(self) -> None:
+        self.values.clear()
+        self.size_bytes = 0
+
+    def _evict(self) -> None:
+        """The oldest eighth of the entries, some milliseconds of them at most. One by one from the front, a dict would
+        search longer and longer for the first."""
+        values = self.values
+        for key in list(islice(values, len(values) // 8 + 1)):
+            self.size_bytes -= len(key) + len(values.pop(key)) + _ENTRY_BYTES
+
+
+class PublishedView(VersionView):
+    """One store in the version that is published at the moment: for reads that are made at once, through the cache."""
+
+    __slots__ = ("_cache",)
+
+    def __init__(self, version: Version, prefix: bytes, cache: ReadCache) -> None:
+        self._version = version
+        self._prefix = prefix
+        self._cache = cache
+
+    def get(self, key: bytes) -> bytes | None:
+        cache = self._cache
+        value = cache.values.get(self._prefix + key)
+        if value is not None:
+            cache.hits += 1
+            return value
+        cache.misses += 1
+        value = VersionView.get(self, key)
+        if value is not None:
+            cache.put(self._prefix + key, value)
+        return value

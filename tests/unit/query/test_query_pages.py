@@ -125,6 +125,38 @@ async def test_an_equality_that_the_index_tells_exactly_gives_what_a_scan_gives(
         assert rows == shelf.expected(text, given, WHOLE.holds), length
 
 
+async def test_a_range_that_the_index_tells_exactly_gives_what_a_scan_gives(with_limits: WithLimits) -> None:
+    dice = random.Random(8)
+    shelf = Shelf(POLICIES["all"])
+    items = [make_item(dice, number) for number in range(150)]
+    items += [{"id": f"n{at}", "pk": "x", "a": a} for at, a in enumerate([0.0, -0.0, 1.0, 2**53, 2**53 + 1, 2.0**60])]
+    await shelf.put(items)
+    bounds = [-3, -0.0, 0, 1, 2.5, 2**53, 2**53 + 1, 2**60, "", "s", "stu", True, None, "x" * 125, "x" * 200]
+    for name in ("a", "long"):
+        for text in (
+            f"SELECT * FROM c WHERE c.{name} >= @low AND c.{name} < @high",
+            f"SELECT * FROM c WHERE c.{name} > @low AND c.{name} <= @high",
+            f"SELECT * FROM c WHERE c.{name} BETWEEN @low AND @high",
+            f"SELECT c.id FROM c WHERE c.{name} < @high",
+        ):
+            for _ in range(40):
+                with_limits(QUERY_GATHER_MAX=dice.choice([5, 10_000]))
+                given = {"@high": dice.choice(bounds)}
+                if "@low" in text:
+                    given["@low"] = dice.choice(bounds)
+                rows = await shelf.all_rows(text, given, scope=WHOLE, max_items=dice.choice([1, 7, 1000]))
+                assert rows == shelf.expected(text, given, WHOLE.holds), (text, given)
+
+
+async def test_a_range_of_too_many_items_is_sought_in_the_index_once(with_limits: WithLimits) -> None:
+    with_limits(QUERY_GATHER_MAX=100)
+    shelf = Shelf(POLICIES["all"])
+    await shelf.put([{"id": f"i{number}", "pk": "x", "a": number} for number in range(400)])
+    page, keys_read = await shelf.page("SELECT * FROM c WHERE c.a >= 0 AND c.a < 1000", max_items=10)
+    assert len(page.rows) == 10
+    assert keys_read < 100 + 10 + 10, "the terms up to the limit, the items of the page, and a few"
+
+
 async def test_star_is_passed_through_unparsed() -> None:
     shelf = Shelf(POLICIES["all"])
     await shelf.put([{"id": "1", "pk": "x", "n": 1.0}])

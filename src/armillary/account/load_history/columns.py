@@ -125,6 +125,11 @@ class Sheet:
         offsets = self.layout.offsets
         return sum(numbers) if index is None else sum(numbers[offsets[index] : offsets[index + 1]])
 
+    def keyless(self, measure: int) -> int:
+        """What belongs to no key: the last row of each partition."""
+        numbers = self.counts[measure]
+        return sum(numbers[end - 1] for end in self.layout.offsets[1:]) if numbers is not None else 0
+
     @property
     def is_zero(self) -> bool:
         return all(numbers is None for numbers in self.counts)
@@ -151,6 +156,9 @@ class Column:
 
     def total(self, measure: int) -> int:
         return sum(sheet.total(measure) for sheet in self.sheets)
+
+    def keyless(self, measure: int) -> int:
+        return sum(sheet.keyless(measure) for sheet in self.sheets)
 
     def add(self, later: Column) -> None:
         for sheet in later.sheets:

@@ -18,8 +18,10 @@ from typing import Final, TypeVar
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.container import Container
 from armillary.account.registry import AccountSettings
 from armillary.account.topology import Topology
+from armillary.account.visits.visits import Session
 from armillary.errors import Failure, Kind
 from armillary.storage.replication.group_commit import not_leader
 
@@ -56,6 +58,15 @@ async def read(account: Account, topology: Topology, level: str, attempt: Callab
         if not is_caught_up and failure.kind is not Kind.SESSION_BEHIND:
             raise stale_here() from None
     return await attempt()
+
+
+def is_readable_at_once(topology: Topology, level: str, container: Container, session: Session | None) -> bool:
+    """Whether this node may read a container at a level without asking the leader. False: `read` finds out."""
+    if topology.may_answer_strongly:
+        return True
+    if topology.is_silent or level in _LEASED:
+        return False
+    return not session or max(session) < container.state.next_range  # it may name ranges that are not known here yet
 
 
 async def _read_without_lease(level: str, attempt: Callable[[], Awaitable[T]]) -> T:

@@ -126,6 +126,41 @@ def read_at_hand(container: Container, visit: ReadItem, ask: Ask | None = None) 
     return answer
 
 
+def read_text_at_hand(
+    container: Container, epk: bytes, item_id: bytes, read_factor: int, session: Session | None
+) -> Answer | None:
+    """The same in fewer steps for an item that is stored as JSON in a container without TTL. None: there is none, it
+    cannot be read without waiting, or the partition is behind the session; nothing is counted then."""
+    if container.is_observed or container.schema.rules.default_ttl is not None:
+        return None
+    partition = container.partition_for(epk)
+    view = partition.at_hand()
+    number = view.get(layout.IDS + epk + item_id) if view is not None else None
+    if view is None or number is None:
+        return None
+    stored = view.get(layout.ITEMS + number)
+    if stored is None or stored[0] != FORMAT_JSON:
+        return None
+    key_range, lsn = partition.range, partition.head.lsn
+    if session is not None:
+        for range_id in (key_range.id, *key_range.parents):
+            if session.get(range_id, 0) > lsn:
+                return None
+    meter = partition.meter
+    ticket = meter.admit(READ_DEPOSIT, None, epk)
+    payload, item_lsn = payload_of(stored), lsn_of(stored)
+    charge_ru = meter.spend(charges.read_ru(len(payload), read_factor), epk, ticket)
+    return Answer(
+        Result.READ,
+        payload,
+        items.etag_in(payload),
+        charge_ru,
+        key_range.id,
+        lsn if lsn > item_lsn else item_lsn,
+        item_lsn,
+    )
+
+
 def is_refusing(container: Container, epk: bytes) -> bool:
     """Whether a visit to the owner of a key would be refused now. Asking costs nothing and is not counted."""
     return container.partition_for(epk).meter.is_closed(None)

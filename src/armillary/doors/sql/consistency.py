@@ -28,8 +28,8 @@ def needs_leader(request: Request, account_level: str) -> bool:
     """Whether the node that leads must answer a request: those that may write, and strong reads. A request that is
     malformed can be refused by any node."""
     method, headers = request.method, request.headers
-    if method == "OPTIONS":
-        return False
+    if method == "OPTIONS" or (method in _READING and account_level != consistency.STRONG):
+        return False  # a request may ask for a weaker level than the account's, not for a stronger one
     try:
         route = parse_route(request.target)
         if method in _READING:
@@ -49,12 +49,15 @@ async def answer_read(
 ) -> Response:
     """Answer a request that writes nothing, at the level that it asks for. `is_anywhere`: any node answers it, whatever
     the level."""
-    level = h.consistency(call.headers, call.account.settings.consistency)
+    headers, level = call.headers, call.account.settings.consistency
+    if h.CONSISTENCY in headers:
+        level = h.consistency(headers, level)
     if is_anywhere:
         level = consistency.EVENTUAL
+    names_ranges = SESSION_TOKEN in headers or h.CHANGE_FEED in headers
 
     async def attempt() -> Response:
-        if not topology.may_answer_strongly:
+        if names_ranges and not topology.may_answer_strongly:
             _check_known(call, level)
         return await action(call)
 
@@ -84,14 +87,13 @@ class NodeHeaders:
         self._pairs: HeaderList = []
         self._lines = b""
 
-    def add_to(self, response: Response, topology: Topology) -> Response:
+    def add_to(self, response: Response, topology: Topology) -> None:
         if topology.version != self._version:
             self._make(topology)
         if response.lines:
             response.lines += self._lines
         else:
             response.headers = [*response.headers, *self._pairs]
-        return response
 
     def _make(self, topology: Topology) -> None:
         self._version = topology.version

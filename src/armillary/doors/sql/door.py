@@ -31,6 +31,7 @@ from armillary.doors.sql.call import Call
 from armillary.doors.sql.errors import ROWS, error_response
 from armillary.doors.sql.headers import PostMeaning
 from armillary.doors.sql.items import batches, documents, feeds, table_clients
+from armillary.doors.sql.items.quick_reads import QuickReads
 from armillary.doors.sql.merging_clients import QueryMode
 from armillary.doors.sql.resources import account_document, lists, resources
 from armillary.doors.sql.routes import RouteKind, resolve
@@ -76,14 +77,25 @@ class SqlDoor:
         self._accepts_aad = accepts_aad
         self._activities = RequestIds(account.clock)
         self.tokens = TokenAuthority(account.settings.name, keys.token_secret(), account.clock)
-        self.use_keys(keys)
         self._sign_in_log = SignInLog("sql")
         self._node_headers = consistency.NodeHeaders()
+        self._reads = QuickReads(
+            account,
+            _OPERATIONS[documents.read_item],
+            self._signing_clock,
+            self._activities,
+            self._refuse,
+            self._sign_in_log,
+            self._node_headers,
+        )
+        self.answer_at_once = self._reads.answer
+        self.use_keys(keys)
 
     def use_keys(self, keys: AccountKeys) -> None:
         """Replace the account's keys."""
         self.tokens.use(keys.token_secret(), keys.secondary_token_secret())
         self._authenticator = Authenticator(keys, self.tokens, self._signing_clock, accepts_aad=self._accepts_aad)
+        self._reads.use(self._authenticator.signatures)
 
     async def answer(self, request: Request, principal: Principal | None = None) -> Response:
         """`principal`: see `answer_as`."""
@@ -97,7 +109,10 @@ class SqlDoor:
             if self.account.captures.is_on:
                 activity = h.text(request.headers, h.CORRELATED_ACTIVITY) or activity_id
                 request.details = notes.begin("sql", activity)
-            run = action if self.account.topology is None else partial(self._on_node, self.account.topology, action)
+            run, topology = action, self.account.topology
+            # A leader under its lease answers everything, as a single server does.
+            if topology is not None and not topology.may_answer_strongly:
+                run = partial(self._on_node, topology, action)
             if call.route.segments[:1] == _TABLES and table_clients.is_table_client(call):
                 run = partial(table_clients.translated, run)
             is_binary = FORMATS in request.headers and asks_for_binary(request.headers) and action in _OF_ITEMS
@@ -105,11 +120,13 @@ class SqlDoor:
                 call.body = await text_body(call.body)
             if action in _METADATA:
                 ACTOR.set(Actor("sql", request.peer))
-                return await self.account.budgets.answer_metadata(run, call)
-            if len(call.body) > limits.QUERY_LONG_BODY_BYTES and action in _DRIVEN:
+                response = await self.account.budgets.answer_metadata(run, call)
+            elif len(call.body) > limits.QUERY_LONG_BODY_BYTES and action in _DRIVEN:
                 response = await work.drive(run(call))
             else:
                 response = await run(call)
+            if topology is not None:
+                self._node_headers.add_to(response, topology)
             return await binary_response(response) if is_binary else response
         except Failure as failure:
             is_failed = failure.kind is Kind.UNAUTHORIZED
@@ -145,16 +162,12 @@ class SqlDoor:
         return consistency.needs_leader(request, self.account.settings.consistency)
 
     async def _on_node(self, topology: Topology, action: Action, call: Call) -> Response:
-        """On a node of a cluster: answer as far as the node may."""
-        if topology.may_answer_strongly:  # a leader under its lease answers everything, as a single server does
-            return self._node_headers.add_to(await action(call), topology)
+        """On a node of a cluster that follows, or that leads without its lease: answer as far as it may."""
         check_silence(topology)
         if action in _WRITES:
             await before_write(self.account, topology)
-            response = await action(call)
-        else:
-            response = await consistency.answer_read(topology, call, action, is_anywhere=action in _ANYWHERE)
-        return self._node_headers.add_to(response, topology)
+            return await action(call)
+        return await consistency.answer_read(topology, call, action, is_anywhere=action in _ANYWHERE)
 
     def _admit(self, request: Request, activity_id: str, given: Principal | None) -> tuple[Action, Call]:
         """Route, authenticate and authorise a request; the function that answers it, and its call. `given`: the

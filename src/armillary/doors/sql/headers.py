@@ -212,20 +212,20 @@ def indexing_directive(headers: Headers) -> str:
     return _choice(headers, INDEXING_DIRECTIVE, _INDEXING_DIRECTIVES) or "Default"
 
 
-_PRIORITY, _BUCKET = b"x-ms-cosmos-priority-level", b"x-ms-cosmos-throughput-bucket"
+PRIORITY, BUCKET = b"x-ms-cosmos-priority-level", b"x-ms-cosmos-throughput-bucket"
 
 
 def priority_level(headers: Headers) -> str | None:
-    return _choice(headers, _PRIORITY, _PRIORITY_LEVELS)
+    return _choice(headers, PRIORITY, _PRIORITY_LEVELS)
 
 
 def throughput_bucket(headers: Headers) -> int | None:
-    return integer(headers, _BUCKET, 1, THROUGHPUT_BUCKETS)
+    return integer(headers, BUCKET, 1, THROUGHPUT_BUCKETS)
 
 
 def throughput_ask(headers: Headers) -> Ask | None:
     """How a request wants to be served when request units are short; None for nearly all of them."""
-    if _PRIORITY not in headers and _BUCKET not in headers and SPARE_MINUTE_POOL not in headers:
+    if PRIORITY not in headers and BUCKET not in headers and SPARE_MINUTE_POOL not in headers:
         return None
     ask = Ask(
         is_low=priority_level(headers) == "Low",

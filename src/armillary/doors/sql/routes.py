@@ -82,7 +82,7 @@ _KEY_DELETE = (b"operations", b"partitionkeydelete")
 
 # 8 characters that decode to 4 bytes: exactly how the SDKs tell a database's rid from its name.
 _DATABASE_RID = re.compile(r"[A-Za-z0-9+/-]{6}==")
-_is_plain = re.compile(rb"[A-Za-z0-9_.~=-]+").fullmatch  # ids that need neither decoding nor checking
+is_plain_name = re.compile(rb"[A-Za-z0-9_.~=-]+").fullmatch  # ids that need neither decoding nor checking
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
@@ -125,7 +125,9 @@ def parse_route(target: bytes) -> Route:
 def _resource(feed: _Feed, raw_name: bytes) -> Route:
     # Unpacked, not by attribute: this runs for every request on an item.
     (_, resource_type, segments, _, is_rid_based, _), link_prefix, verbs = feed
-    name = raw_name.decode("ascii") if _is_plain(raw_name) else _decode_name(raw_name, is_item=resource_type == "docs")
+    name = (
+        raw_name.decode("ascii") if is_plain_name(raw_name) else _decode_name(raw_name, is_item=resource_type == "docs")
+    )
     if not segments:
         is_rid_based = resource_type == "offers" or is_database_rid(name)
     return Route(_RESOURCE, resource_type, (*segments, name), link_prefix + name, is_rid_based, verbs)

@@ -160,13 +160,28 @@ def candidates(
 
 
 def matching_items(
-    view: View, condition: Condition, scope: Scope, index: Index, after_rid: int, max_items: int
-) -> Iterator[Candidate] | None:
-    """The same for an equality that the index tells exactly: every item meets it. None: look at the candidates."""
-    if not isinstance(condition, Equal) or not scope.is_whole:
-        return None
-    run = _Finder(view, index, after_rid).run(condition)
-    return None if run is None else loaded(view, zip(repeat(b""), run.after(after_rid)), max_items)
+    view: View,
+    condition: Condition,
+    scope: Scope,
+    index: Index,
+    after_rid: int,
+    max_items: int,
+    counters: Counters,
+) -> tuple[Iterator[Candidate], bool]:
+    """The same for a filter that the index tells exactly, and whether every item of them meets it: where one equality
+    or one range of few items finds them."""
+    if scope.is_whole and isinstance(condition, Equal):
+        run = _Finder(view, index, after_rid).run(condition)
+        if run is not None:
+            return loaded(view, zip(repeat(b""), run.after(after_rid)), max_items), True
+    elif scope.is_whole and isinstance(condition, Range) and index.is_indexed(condition.path):
+        found = _Finder(view, index, after_rid).gather_any((condition,), scope, limits.QUERY_GATHER_MAX)
+        if found is not None:
+            return loaded(view, zip(repeat(b""), sorted(found)), max_items), True
+        # Too many, which `candidates` would only find out again.
+        counters.is_full_scan = True
+        return _all_items(view, after_rid), False
+    return candidates(view, condition, scope, index, after_rid, max_items, counters), False
 
 
 def _all_items(view: View, after_rid: int) -> Iterator[Candidate]:

@@ -15,10 +15,12 @@ from armillary.limits import LOG_IDLE_TRANSACTION_MS, LOG_KEEPALIVE_SECONDS
 from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
 
 VERSION_MIN: Final = 13
+APPLICATION_NAME: Final = "armillary"  # by which sessions of nodes are told from those of other programs
 
 # Roles and databases may have other defaults; those of a session win. A timeout that ends the wait for a standby would
 # report a commit that only the primary has.
 SESSION_SETTINGS: Final = {
+    "application_name": APPLICATION_NAME,
     "synchronous_commit": "on",
     "statement_timeout": "0",
     "lock_timeout": "0",

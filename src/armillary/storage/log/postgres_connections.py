@@ -3,23 +3,28 @@ settings and is checked, and a session that met anything unexpected is never use
 
 A statement is not cancelled: PostgreSQL reports a commit as done when the wait for its standbys is cancelled. A peer
 that is gone is found by TCP, a primary that was replaced by asking the other hosts for a higher timeline, and then the
-connection is cut.
+connection is cut. A node that stops in the middle of a statement keeps its locks on the server: a call that waits for
+them ends that node's session.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from armillary.limits import LOG_CONNECT_SECONDS, LOG_KEEPALIVE_SECONDS, LOG_PRIMARY_SECONDS
-from armillary.storage.log.postgres_checks import Plans, check, facts_of, set_up
+from armillary import limits
+from armillary.limits import LOG_CONNECT_SECONDS, LOG_KEEPALIVE_SECONDS
+from armillary.storage.log import postgres_statements as sql
+from armillary.storage.log.postgres_checks import APPLICATION_NAME, Plans, check, facts_of, set_up
 from armillary.storage.log.postgres_schema import identity_of
 from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
 
+_log = logging.getLogger("armillary.storage")
 T = TypeVar("T")
 
 _NO_ANSWER = (
@@ -124,6 +129,26 @@ class Connector:
             except LogUnavailable:
                 continue
         return self.timeline > session.timeline
+
+    async def end_stuck(self, session: Session) -> None:
+        """End the sessions of nodes that have stopped while they hold what the session waits for."""
+        try:
+            asking = await self._connect(session.url, Plans.CUSTOM)
+        except (LogUnavailable, LogRefused):
+            return
+        limit = asyncio.get_running_loop().call_later(LOG_CONNECT_SECONDS, asking.cut)
+        arguments = (session.connection.get_server_pid(), limits.LOG_STUCK_SECONDS, APPLICATION_NAME)
+        try:
+            ended = await asking.connection.fetch(sql.END_STUCK, *arguments)
+        except Exception as error:
+            if not self.is_broken(asking.connection, error):
+                raise
+            return
+        finally:
+            limit.cancel()
+            asking.cut()
+        if ended:
+            _log.warning("ended sessions in PostgreSQL of a node that stopped while this one waited: %d", len(ended))
 
     async def _connect(self, url: str, plans: Plans) -> Session:
         try:
@@ -240,7 +265,7 @@ class Lane:
         loop = asyncio.get_running_loop()
         watches: list[asyncio.Task[None]] = []
         timers = [
-            loop.call_later(LOG_PRIMARY_SECONDS, lambda: watches.append(loop.create_task(self._watch(session)))),
+            loop.call_later(limits.LOG_PRIMARY_SECONDS, lambda: watches.append(loop.create_task(self._watch(session)))),
         ]
         if self._limit_s is not None:
             timers.append(loop.call_later(self._limit_s, session.cut, _NO_ANSWER))
@@ -254,10 +279,15 @@ class Lane:
                 await asyncio.gather(watch, return_exceptions=True)
 
     async def _watch(self, session: Session) -> None:
-        """Cut the session if its server is not the primary any more. A server that is stopped or cut off from its
-        standbys keeps its connections and answers none of them."""
-        while not await self._connector.is_replaced(session):  # noqa: ASYNC110 - other hosts have no event for it
-            await asyncio.sleep(LOG_PRIMARY_SECONDS)
+        """Cut the session if its server is not the primary any more: a server that is stopped or cut off from its
+        standbys keeps its connections and answers none of them. If it waits for a node that has stopped, end that."""
+        while True:
+            _, is_replaced = await asyncio.gather(
+                self._connector.end_stuck(session), self._connector.is_replaced(session)
+            )
+            if is_replaced:
+                break
+            await asyncio.sleep(limits.LOG_PRIMARY_SECONDS)
         session.cut("another server was promoted")
 
 

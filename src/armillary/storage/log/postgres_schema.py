@@ -149,22 +149,28 @@ class LogTables:
 
     async def reach(self, connection: Any, first: int, last: int) -> int:
         """Make the tables of these rows and the one behind them. Returns the first seq that may have none. Attaching a
-        table does not hold up appends."""
+        table does not hold up appends. The lock is taken only if a table is missing: most sessions find all of them,
+        and do not wait for one that holds it."""
         numbers = range(first // self._rows, last // self._rows + 2)
-        async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-            present = {name for (name,) in await connection.fetch(_TABLES)}
-            for number in numbers:
-                name = f"log_{self._log}_{number}"
-                if name in present:
-                    continue
-                low, high = number * self._rows, (number + 1) * self._rows
-                await connection.execute(f"CREATE TABLE armillary.{name} (LIKE armillary.log INCLUDING ALL)")
-                await connection.execute(
-                    f"ALTER TABLE armillary.log ATTACH PARTITION armillary.{name} "
-                    f"FOR VALUES FROM ({self._log}, {low}) TO ({self._log}, {high})"
-                )
+        if await self._missing(connection, numbers):
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+                for number in await self._missing(connection, numbers):  # another node may have made them meanwhile
+                    await self._make(connection, number)
         return numbers.stop * self._rows
+
+    async def _missing(self, connection: Any, numbers: range) -> list[int]:
+        present = {name for (name,) in await connection.fetch(_TABLES)}
+        return [number for number in numbers if f"log_{self._log}_{number}" not in present]
+
+    async def _make(self, connection: Any, number: int) -> None:
+        name = f"log_{self._log}_{number}"
+        low, high = number * self._rows, (number + 1) * self._rows
+        await connection.execute(f"CREATE TABLE armillary.{name} (LIKE armillary.log INCLUDING ALL)")
+        await connection.execute(
+            f"ALTER TABLE armillary.log ATTACH PARTITION armillary.{name} "
+            f"FOR VALUES FROM ({self._log}, {low}) TO ({self._log}, {high})"
+        )
 
     async def drop_all(self, connection: Any) -> None:
         await self.drop(connection, below=_SEQ_END)

@@ -95,6 +95,14 @@ SELECT node, region, addresses, extract(epoch FROM clock_timestamp() - seen)::fl
 FROM armillary.nodes ORDER BY node"""
 FORGET: Final = "DELETE FROM armillary.nodes WHERE node = $1"
 
+# Sessions of nodes that hold what session $1 waits for, and that have waited for their own node for $2 seconds: it has
+# stopped. PostgreSQL ends them by itself only between statements (LOG_IDLE_TRANSACTION_MS), not where a node stopped
+# before the last bytes of one: it was carried out and is not committed. A commit that waits for a standby is not ended.
+END_STUCK: Final = """
+SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = ANY (pg_blocking_pids($1)) AND usename = current_user AND application_name = $3
+    AND wait_event_type = 'Client' AND state_change < clock_timestamp() - $2 * interval '1 second'"""
+
 # Columns of other sessions are empty for a role that may not see them.
 FIGURES: Final = """
 SELECT (SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint

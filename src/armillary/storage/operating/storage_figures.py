@@ -32,6 +32,14 @@ class Level(NamedTuple):
     size_bytes: int
 
 
+class CachedReads(NamedTuple):
+    """The cache of point reads, since the start."""
+
+    hits: int
+    misses: int
+    entries: int
+
+
 class Measured(Protocol):
     """The database, as far as it is measured."""
 
@@ -53,6 +61,7 @@ class StorageFigures:
     numbers: Mapping[str, int] = field(default_factory=dict)  # by the names of `_NUMBERS`
     cache_hits: int | None = None  # of blocks; None: not counted
     cache_misses: int | None = None
+    reads: CachedReads | None = None  # None: they are not cached
 
     @property
     def is_nearly_full(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from armillary.limits import LEASE_MARGIN_SECONDS, LEASE_SECONDS
 from armillary.storage.log.replicated_log import LeaderState
@@ -16,8 +17,10 @@ from armillary.storage.log.replicated_log import LeaderState
 BootTime = Callable[[], float]
 
 
-def boot_time_s() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+# Asked for with every strong request.
+boot_time_s: BootTime = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
 
 
 class Lease:

@@ -23,6 +23,7 @@ from armillary.storage.operating.storage_figures import StorageFigures, figures_
 from armillary.storage.overlay import Layer
 from armillary.storage.replication.state_digest import StateDigests
 from armillary.storage.rocks_database import POSITION_KEY, Database, KeptState, Version
+from armillary.storage.rocks_store import ReadCache
 
 _FORMAT: Final = 1
 _POSITION: Final = struct.Struct(f">B{GENERATION_BYTES}sQQ{CHAIN_BYTES}sQQ")
@@ -63,7 +64,8 @@ class LocalReplica:
         self.database: Database | None = database
         self.position = position  # as published
         self.published: Version | None = database.version()
-        self._applied: tuple[Version, Position] | None = None  # written, and not published
+        self.read_cache = ReadCache()
+        self._applied: tuple[Version, Position, Layer] | None = None  # written, and not published
         self._stored = position  # the last that was written; rows that write nothing are passed over
         self._reserve_bytes = reserve_bytes
         self.digests = StateDigests()
@@ -109,7 +111,9 @@ class LocalReplica:
         self._reserve_bytes = self.directory.default_reserve_bytes() if reserve_bytes is None else reserve_bytes
 
     def figures(self) -> StorageFigures:
-        return figures_of(self.directory, self.database, self._reserve_bytes)
+        found = figures_of(self.directory, self.database, self._reserve_bytes)
+        found.reads = self.read_cache.figures()
+        return found
 
     def apply(self, layer: Layer, position: Position) -> None:
         """Write a group and its position, atomically. Inside a run of work a large one gives way between portions;
@@ -128,13 +132,14 @@ class LocalReplica:
             for batch in self.database.batches(layer):
                 self.database.write(batch)
             self._is_whole.set()
-        self._applied = self.database.version(), position
+        self._applied = self.database.version(), position, layer
         self._stored = position
 
     def publish(self) -> None:
         """Show the applied group to readers."""
         assert self._applied is not None
-        (self.published, self.position), self._applied = self._applied, None
+        (self.published, self.position, layer), self._applied = self._applied, None
+        self.read_cache.drop(layer)
 
     def pass_over(self, position: Position) -> None:
         """Rows that write nothing were confirmed. Not stored by itself: after a crash they are read again."""
@@ -172,6 +177,7 @@ class LocalReplica:
     def close(self) -> None:
         """Close without writing anything more."""
         self.published = self._applied = None
+        self.read_cache.clear()
         database, self.database = self.database, None
         if database is not None:
             database.stop_background()

@@ -22,7 +22,7 @@ from armillary.storage.replication.group_commit import GroupCommit, not_leader
 from armillary.storage.replication.lease import Lease
 from armillary.storage.replication.local_replica import LocalReplica
 from armillary.storage.rocks_database import Database, KeptState, Version
-from armillary.storage.rocks_store import RocksStore, prefix_of
+from armillary.storage.rocks_store import ReadCache, RocksStore, prefix_of
 
 
 class ReplicatedEngine:
@@ -71,6 +71,10 @@ class ReplicatedEngine:
     @property
     def published(self) -> Version | None:
         return self.replica.published
+
+    @property
+    def read_cache(self) -> ReadCache:
+        return self.replica.read_cache
 
     async def readable(self) -> Version:
         version = self.replica.published

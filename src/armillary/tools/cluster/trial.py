@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, Final
 
 from armillary import limits
-from armillary.account.security.connection_strings import connection_string
+from armillary.account.security.connection_strings import connection_string, connection_strings
 from armillary.errors import Failure, Kind, bad_request
 from armillary.storage.private import make_directory, open_file
 from armillary.tools.cluster.scratch_postgres import PostgresPrograms, PostgresServer, hosts_url
@@ -205,12 +205,12 @@ def _tell(screen: Screen, nodes: Sequence[TrialNode], kept: Path | None) -> None
     rows = [
         [node.name, node.region, node.process.pid, *(node.doors.get(door, "-") for door in doors)] for node in nodes
     ]
-    screen.table(("node", "region", ">process", *doors), rows)
+    screen.table(("node", "region", ">process", *doors), rows, drop=[*reversed(doors[1:]), "region"])
     screen.say(f"Key of the account {account}: {WELL_KNOWN_KEY}")
     for node in nodes:
         screen.say(f"\nConnection strings of {node.name}:")
-        for door, address in node.doors.items():
-            screen.say(f"  {door}: {connection_string(door, address, account, WELL_KNOWN_KEY, is_secure=False)}")
+        for each in connection_strings(node.doors, account, {"primary": WELL_KNOWN_KEY}):
+            screen.say(f"  {each.door}: {each.value}")
     hosts = ",".join(node.doors["mongo"].partition("://")[2] for node in nodes if "mongo" in node.doors)
     if hosts:
         string = connection_string("mongo", f"mongodb://{hosts}", account, WELL_KNOWN_KEY, is_secure=False)

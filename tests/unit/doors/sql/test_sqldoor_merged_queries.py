@@ -144,6 +144,21 @@ async def test_strict_and_merge_are_for_all_clients(doors: Doors, agent: str) ->
             assert (await doors.ask("strict", text, agent))[0] == 400, text
 
 
+async def test_a_plan_needs_no_values_of_parameters(doors: Doors) -> None:
+    """Go's client asks for the plan of a text before a query engine replaces the text (its emulator tests)."""
+    plan = {"content-type": "application/query+json", "x-ms-cosmos-is-query-plan-request": "True", FEATURES: "OrderBy"}
+    text = "SELECT * FROM c WHERE c.pk = @pk AND c.n > @n ORDER BY c.n"
+    call = doors.by_mode["auto"]
+    status, body, _ = await call("POST", DOCS, {"query": text}, **plan)
+    assert status == 200 and "@pk" in body["queryInfo"]["rewrittenQuery"]
+    assert [(each["min"], each["max"]) for each in body["queryRanges"]] == [("", "FF")]
+    given = [{"name": "@pk", "value": "k1"}, {"name": "@n", "value": 0}]
+    status, body, _ = await call("POST", DOCS, {"query": text, "parameters": given}, **plan)
+    assert status == 200 and body["queryRanges"][0]["min"] == body["queryRanges"][0]["max"] != ""
+    status, body = await doors.ask("auto", text, "curl/8")
+    assert status == 400 and "Identifier '@pk' could not be resolved" in body["message"]
+
+
 async def test_what_was_refused_for_other_reasons_is_refused(doors: Doors) -> None:
     for mode in doors.by_mode:
         for text, part in [

@@ -6,13 +6,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from armillary import __version__
 from armillary.account import overview
 from armillary.account.account import Account
 from armillary.account.cluster_operations import OwnFigures
-from armillary.account.server_figures import StorageFigures, backlog_of, cache_figures, storage_of
+from armillary.account.server_figures import (
+    CacheFigures,
+    StorageFigures,
+    backlog_of,
+    cache_figures,
+    read_cache_of,
+    storage_of,
+)
 from armillary.doors.control.call import Call
 from armillary.doors.control.errors import HEADERS
 from armillary.doors.control.metrics.metric_table import Labels, Page
@@ -55,8 +62,8 @@ def text_of(call: Call, figures: OwnFigures | None, process: Mapping[str, float]
     _add_partitions(page, account)
     page.add("fault_hits_total", [((("rule", str(rule.id)),), rule.hits) for rule in account.faults.rules.values()])
     _add_background(page, account)
-    _add_caches(page)
     storage = storage_of(account)
+    _add_caches(page, cache_figures() if storage is None else [*cache_figures(), *read_cache_of(storage)])
     if storage is not None:
         _add_storage(page, storage)
     if figures is not None:
@@ -128,8 +135,7 @@ def _add_background(page: Page, account: Account) -> None:
     page.add("upkeep_backlog", _by_word("kind", backlog.upkeep.items()))
 
 
-def _add_caches(page: Page) -> None:
-    caches = cache_figures()
+def _add_caches(page: Page, caches: Sequence[CacheFigures]) -> None:
     page.add("cache_hits_total", _by_word("cache", [(each.name, each.hits) for each in caches]))
     page.add("cache_misses_total", _by_word("cache", [(each.name, each.misses) for each in caches]))
     page.add("cache_entries", _by_word("cache", [(each.name, each.entries) for each in caches]))

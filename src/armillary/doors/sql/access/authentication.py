@@ -23,7 +23,7 @@ from armillary.errors import Failure, Kind
 from armillary.limits import CLOCK_SKEW_S
 
 # How both SDKs write it. Anything else is as good, and takes the longer way through `_verify_other`.
-_MASTER_PREFIX = b"type%3Dmaster%26ver%3D1.0%26sig%3D"
+MASTER_PREFIX = b"type%3Dmaster%26ver%3D1.0%26sig%3D"
 _PERCENT = ord("%")  # looked for as an int: bytes in bytes makes an exception on its way, which takes a microsecond
 _AAD_HEADER = {
     "typ": "JWT",
@@ -61,7 +61,8 @@ class Authenticator:
         self._aad_signature = urlsafe_b64encode(keys.primary.encode()).rstrip(b"=")
         roles = (MASTER, SECONDARY, READ_ONLY, READ_ONLY)
         found = [(key, role) for key, role in zip(keys, roles, strict=True) if key]
-        self._verify_signature = SignatureCheck(found, clock).verify
+        self.signatures = SignatureCheck(found, clock)
+        self._verify_signature = self.signatures.verify
 
     def verify(self, method: str, route: Route, headers: Headers) -> Principal:
         given = headers.get(b"authorization")
@@ -70,8 +71,8 @@ class Authenticator:
                 Kind.UNAUTHORIZED,
                 "Required Header authorization is missing. Ensure a valid Authorization token is passed.",
             )
-        if given.startswith(_MASTER_PREFIX):
-            signature = given[len(_MASTER_PREFIX) :]
+        if given.startswith(MASTER_PREFIX):
+            signature = given[len(MASTER_PREFIX) :]
             if _PERCENT in signature:
                 signature = signature.replace(b"%3D", b"=").replace(b"%2B", b"+").replace(b"%2F", b"/")
             if _PERCENT not in signature:

@@ -12,6 +12,7 @@ from binascii import b2a_base64
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
+from typing import NamedTuple
 
 from armillary.clock import Clock
 from armillary.doors.sql.access.authorization import MASTER, Principal
@@ -30,32 +31,40 @@ _RFC_1123 = re.compile(
 _MONTHS = (b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec")
 
 
+class SignedDate(NamedTuple):
+    """A date as clients send it."""
+
+    moment_s: float  # since the epoch
+    text: str  # as it is signed
+    ending: bytes  # of what is signed, if it came as x-ms-date
+
+
 class SignatureCheck:
     """Verifies signatures by the keys of one account, the primary key first."""
 
     def __init__(self, keys: Sequence[tuple[str, Principal]], clock: Clock) -> None:
         self._clock = clock
         self._signers = [(_Signer(decode_key(key)), principal) for key, principal in keys]
-        self._primary = self._signers[0][0]
-        self._dates: dict[bytes, tuple[float, str]] = {}
+        self.primary = self._signers[0][0]
+        self.known_dates: dict[bytes, SignedDate] = {}
 
     def verify(self, method: str, route: Route, headers: Headers, signature: bytes) -> Principal:
         date = headers.get(b"x-ms-date")
         if date:
-            moment_s, date_text = self._dates.get(date) or self._parse_date(date)
+            moment_s, date_text, _ = self.known_dates.get(date) or self._parse_date(date)
             dates = f"{date_text}\n\n"
         else:
             date = headers.get(b"date")
             if not date:
                 raise refused("it needs the header x-ms-date or date, which the signature covers")
-            moment_s, date_text = self._dates.get(date) or self._parse_date(date)
+            moment_s, date_text, _ = self.known_dates.get(date) or self._parse_date(date)
             dates = f"\n{date_text}\n"
         now_s = self._clock.now_s()
         if not -CLOCK_SKEW_S <= now_s - moment_s <= CLOCK_SKEW_S:
             raise _out_of_time(date_text, now_s)
         link = route.link.rpartition("/")[2].lower() if route.is_rid_based else route.link
         payload = f"{method.lower()}\n{route.resource_type}\n{link}\n{dates}"
-        if hmac.compare_digest(self._primary.sign(payload.encode()), signature):
+        if hmac.compare_digest(self.primary.sign(payload.encode()), signature):
             return MASTER
         # The other keys. Of rids, the link as other clients write it too: JavaScript's signs the whole path as it is
         # (of offers folded to lower case), while those for Python, .NET, Java and Go fold the last rid alone. No client
@@ -72,8 +81,8 @@ class SignatureCheck:
             f"following payload to sign: '{shown}'"
         )
 
-    def _parse_date(self, given: bytes) -> tuple[float, str]:
-        """Seconds since the epoch, and the text as it is signed. Clients send one text for a whole second."""
+    def _parse_date(self, given: bytes) -> SignedDate:
+        """Clients send one text for a whole second."""
         lowered = given.lower()
         match = _RFC_1123.fullmatch(lowered)
         if match is None:
@@ -85,10 +94,10 @@ class SignatureCheck:
             )
         except ValueError:
             raise refused("its date does not exist in the calendar") from None
-        parsed = (moment.timestamp(), lowered.decode("ascii"))
-        if len(self._dates) >= _DATES_REMEMBERED_MAX:
-            self._dates.clear()
-        self._dates[given] = parsed
+        parsed = SignedDate(moment.timestamp(), lowered.decode("ascii"), b"\n%b\n\n" % lowered)
+        if len(self.known_dates) >= _DATES_REMEMBERED_MAX:
+            self.known_dates.clear()
+        self.known_dates[given] = parsed
         return parsed
 
 

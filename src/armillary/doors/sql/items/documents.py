@@ -203,22 +203,8 @@ def _written(call: Call) -> tuple[Container, Document, ItemOptions]:
 def answer_item(call: Call, container: Container, answer: Answer, read_factor: int = 1) -> Response:
     """The answer to an operation on one item: the hottest of all, so its header lines are made in one go. None of the
     values can contain a line end: ids are checked, links encoded, the rest are numbers of our own."""
-    range_id, lsn, item_lsn = answer.range_id, answer.lsn, answer.item_lsn
-    is_plain = call.headers.get(VERSION, VECTOR_SINCE) < VECTOR_SINCE  # as `session_tokens.expects_plain` says
-    lines = (_PLAIN_LINES if is_plain else _LINES) % (
-        call.activity_id.encode("ascii"),
-        render_charge(answer.charge_ru),
-        range_id,
-        lsn,
-        h.path_headers(container.link, container.rid_text).lines,
-        range_id,
-        lsn,
-        lsn,
-        lsn,
-        lsn,
-        item_lsn,
-        item_lsn,
-    )
+    place = answer.range_id, answer.lsn, answer.item_lsn
+    lines = item_lines(call.headers, call.activity_id, container, answer.charge_ru, *place)
     if call.explains:
         lines += b"\r\n%b: %b" % charge_header(explain_item(answer, read_factor))
     if answer.etag is not None:
@@ -230,6 +216,33 @@ def answer_item(call: Call, container: Container, answer: Answer, read_factor: i
     if h.PREFER in call.headers and result in _WRITTEN and h.prefers_minimal(call.headers):
         payload = b""
     return Response(STATUS[result], (), payload, lines)
+
+
+def item_lines(
+    headers: h.Headers,
+    activity_id: str,
+    container: Container,
+    charge_ru: float,
+    range_id: int,
+    lsn: int,
+    item_lsn: int,
+) -> bytes:
+    """The header lines of every answer about one item."""
+    is_plain = headers.get(VERSION, VECTOR_SINCE) < VECTOR_SINCE  # as `session_tokens.expects_plain` says
+    return (_PLAIN_LINES if is_plain else _LINES) % (
+        activity_id.encode("ascii"),
+        render_charge(charge_ru),
+        range_id,
+        lsn,
+        h.path_headers(container.link, container.rid_text).lines,
+        range_id,
+        lsn,
+        lsn,
+        lsn,
+        lsn,
+        item_lsn,
+        item_lsn,
+    )
 
 
 def _content_location(call: Call) -> bytes:

@@ -99,7 +99,9 @@ async def plan_query(call: Call) -> Response:
         raise bad_request("The query must be a string in the property 'query'.")
     compiled = compile_query(text, container.policies.computed_properties)
     functions = _functions(call, container)
-    bound = compiled.bind(parse_parameters(given.get("parameters")), container.query_context(), functions)
+    # The service plans a query whose parameters have no values: Go's client requests such plans.
+    parameters = dict.fromkeys(compiled.parameters, UNDEFINED) | parse_parameters(given.get("parameters"))
+    bound = compiled.bind(parameters, container.query_context(), functions)
     plan = query_plan(bound, container.key, h.text(call.headers, h.QUERY_FEATURES))
     charge_ru = call.account.budgets.count_metadata(QUERY_PLAN_RU)
     parts = [Part("make the plan", charge_ru)]

@@ -19,7 +19,7 @@ from armillary.languages.sql.compiling import runtime
 from armillary.languages.sql.compiling.blocks import StageCode, emit_order, emit_stages
 from armillary.languages.sql.compiling.constants import Constants, kind_of
 from armillary.languages.sql.compiling.emit_context import EmitContext
-from armillary.languages.sql.compiling.index_conditions import filter_of
+from armillary.languages.sql.compiling.index_conditions import KnownPaths, filter_of
 from armillary.languages.sql.compiling.score_ranking import ScoreRanking
 from armillary.languages.sql.library.context import Context, detached_context
 from armillary.languages.sql.syntax import tree
@@ -142,6 +142,7 @@ class CompiledQuery:
         if is_ranked(self.query):
             self._components = components_of(self.query, scope_of(self.query, {}, is_outermost=True))
         self._variants: dict[tuple[str, ...], _Variant] = {}
+        self._paths = KnownPaths()
         self._size = len(text) if len(text) > _LONG else 0
 
     @property
@@ -169,7 +170,9 @@ class CompiledQuery:
         stages = [_stage(code, functions_made[4 * place : 4 * place + 4]) for place, code in enumerate(variant.stages)]
         is_planar = context.is_planar
         spend(self._size * _FILTER_UNITS)
-        condition, is_exact = _guarded(lambda given: filter_of(self.query, given, is_planar=is_planar), parameters)
+        condition, is_exact = _guarded(
+            lambda given: filter_of(self.query, given, self._paths, is_planar=is_planar), parameters
+        )
         skip, take = self._counts(parameters)
         selection = Selection(
             condition,

@@ -39,13 +39,35 @@ _MEETINGS = frozenset(["ST_WITHIN", "ST_INTERSECTS"])
 _TYPE_CHECKS = frozenset(["IS_ARRAY", "IS_DEFINED", "IS_NUMBER", "IS_OBJECT", "IS_PRIMITIVE", "IS_STRING"])
 
 
-def filter_of(query: tree.Query, parameters: Mapping[str, Value], *, is_planar: bool = False) -> tuple[Condition, bool]:
+class FilterPaths:
+    """What a filter names, whatever its parameters: the aliases, and the paths of nodes that were resolved before."""
+
+    __slots__ = ("paths", "scope")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.paths: dict[int, str | None] = {}  # by the id of the node, which lives as long as its query
+
+
+class KnownPaths(dict[int, FilterPaths]):
+    """Those of one query and of the queries in its FROM, by the id of the query. Kept with the compiled query."""
+
+    def of(self, query: tree.Query) -> FilterPaths:
+        known = self.get(id(query))
+        if known is None:
+            known = self[id(query)] = FilterPaths(scope_of(query, {}, is_outermost=True))
+        return known
+
+
+def filter_of(
+    query: tree.Query, parameters: Mapping[str, Value], known: KnownPaths, *, is_planar: bool = False
+) -> tuple[Condition, bool]:
     """A necessary condition for an item to give rows, and whether it is also sufficient. Spatial coordinates are
     geographic unless `is_planar`."""
     found: list[Condition] = []
     is_exact = True
     while True:
-        reader = FilterReader(parameters, scope_of(query, {}, is_outermost=True), is_planar)
+        reader = FilterReader(parameters, known.of(query), is_planar)
         if query.where is not None:
             condition = reader.condition(query.where)
             found.append(condition)
@@ -60,9 +82,10 @@ def filter_of(query: tree.Query, parameters: Mapping[str, Value], *, is_planar: 
 
 
 class FilterReader:
-    def __init__(self, parameters: Mapping[str, Value], scope: Scope, is_planar: bool) -> None:
+    def __init__(self, parameters: Mapping[str, Value], known: FilterPaths, is_planar: bool) -> None:
         self._parameters = parameters
-        self._scope = scope
+        self._scope = known.scope
+        self._paths = known.paths
         self._is_planar = is_planar
 
     def condition(self, node: tree.Expression) -> Condition:
@@ -269,7 +292,8 @@ class FilterReader:
         """EXISTS: some row meets the filter of the subquery, so the item meets the filter's condition."""
         if query.where is None or is_aggregated(query):
             return ALL  # an aggregated query always has a row
-        inner = FilterReader(self._parameters, scope_of(query, self._scope, is_outermost=False), self._is_planar)
+        known = FilterPaths(scope_of(query, self._scope, is_outermost=False))
+        inner = FilterReader(self._parameters, known, self._is_planar)
         return inner.condition(query.where)
 
     def _together(self, operands: Sequence[tree.Expression], parts: Sequence[Condition]) -> list[SameElement]:
@@ -284,8 +308,12 @@ class FilterReader:
         return [SameElement(tuple(each)) for each in found.values() if len(each) > 1]
 
     def _path(self, node: tree.Expression) -> str | None:
-        steps = item_path(node, self._scope)
-        return _index_path(steps) if steps else None
+        try:
+            return self._paths[id(node)]
+        except KeyError:
+            steps = item_path(node, self._scope)
+            path = self._paths[id(node)] = _index_path(steps) if steps else None
+            return path
 
     def _constant(self, node: tree.Expression) -> tuple[Value, bool]:
         """The value of a constant expression, and whether it is one."""

@@ -5,6 +5,7 @@ keys to query. Queries that need no merging have a trivial plan.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from armillary.errors import Failure, bad_request
@@ -55,9 +56,10 @@ def _check_features(needed: list[str], supported: str | None) -> None:
         )
 
 
-def key_index_paths(definition: PartitionKeyDefinition) -> list[str]:
+@lru_cache(1024)  # definitions; asked for by every query
+def key_index_paths(definition: PartitionKeyDefinition) -> tuple[str, ...]:
     """The partition-key paths as index paths."""
-    return [path_text(parse_path(path)) for path in definition.paths]
+    return tuple([path_text(parse_path(path)) for path in definition.paths])
 
 
 def _query_ranges(condition: Condition, definition: PartitionKeyDefinition | None) -> list[dict[str, Any]]:
