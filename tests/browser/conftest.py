@@ -63,9 +63,10 @@ async def browser() -> AsyncIterator[Browser]:
         await opened.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """With a clock that can be moved, and budgets that are enforced where a container says so."""
+    """With a clock that can be moved, and budgets that are enforced where a container says so. One for all tests of
+    this process: a server and its first page take longer than most tests."""
     started = ServerProcess.start(tmp_path_factory.mktemp("portal"), "--durability", "relaxed", "--clock", "movable")
     yield started
     started.stop()
@@ -73,8 +74,13 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPr
 
 
 @pytest.fixture
-def operator(shared_server: ServerProcess) -> Operator:
-    return Operator(shared_server)
+def operator(shared_server: ServerProcess) -> Iterator[Operator]:
+    """Of the shared server, without what the tests before have left there."""
+    operator = Operator(shared_server)
+    operator.tidy()
+    said = len(shared_server.log)
+    yield operator
+    assert "ERROR" not in shared_server.log[said:], shared_server.log[said:]
 
 
 @pytest.fixture
@@ -100,7 +106,7 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
 
 
 class Pages:
-    """Pages of the portal in contexts of their own, and of each server one that is kept for the tests of a module."""
+    """Pages of the portal in contexts of their own, and of the shared server one that is kept for the next test."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -132,7 +138,7 @@ class Pages:
             await opened.portal.page.context.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def pages(browser: Browser) -> AsyncIterator[Pages]:
     opened = Pages(browser)
     yield opened

@@ -42,6 +42,17 @@ class Operator(ServerOperator):
         self.ask("POST", path, {"name": container, "partitionKey": key, "throughput": ru, **more})
         return f"{path}/{quote(container, safe='')}"
 
+    def tidy(self) -> None:
+        """An empty server whose tests are off."""
+        for reshape in self.ask("GET", "reshapes")["reshapes"]:  # one that is stopped keeps its container
+            path = f"databases/{quote(reshape['database'], safe='')}/containers/{quote(reshape['container'], safe='')}"
+            self.send("DELETE", f"{path}/reshapes/{reshape['number']}")
+        self.ask("PUT", "reshapes/pauses", {"points": []})
+        self.ask("DELETE", "faults")
+        self.ask("POST", "clock", {"frozen": False})
+        for database in self.ask("GET", "databases")["databases"]:
+            self.ask("DELETE", f"databases/{quote(database['name'], safe='')}")
+
     def fill(self, database: str, container: str, items: Iterable[dict[str, Any]]) -> None:
         """Many items at once: one by one, they take longer than the page that shows them."""
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:

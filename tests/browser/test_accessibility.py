@@ -9,6 +9,7 @@ from browser.conftest import OpenPortal, StartServer
 from browser.portal import AXE, Operator, Portal
 from playwright.async_api import Locator, expect
 
+NARROW_PX = 320  # WCAG 2.2, 1.4.10
 FIXED = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
@@ -19,6 +20,15 @@ async def tab_to(portal: Portal, wanted: Locator) -> None:
         if await wanted.evaluate("each => each.getRootNode().activeElement === each"):
             return
     raise AssertionError(f"60 times Tab do not lead to {wanted}")
+
+
+async def reflows(portal: Portal) -> list[str]:
+    """Nothing but the view if it is wider than a narrow screen; the tree is folded there."""
+    await portal.page.set_viewport_size({"width": NARROW_PX, "height": 800})
+    await expect(portal.button("Containers")).to_have_attribute("aria-expanded", "false")
+    wide = await portal.page.evaluate("document.documentElement.scrollWidth")
+    await portal.page.set_viewport_size({"width": 1280, "height": 800})
+    return [f"{portal.page.url}: {wide} px wide on a screen of {NARROW_PX}"] if wide > NARROW_PX else []
 
 
 @pytest.mark.skipif(
@@ -39,6 +49,13 @@ async def test_axe_finds_nothing(
         # The frame around the views is the same: it is looked at with the first.
         found += await portal.axe("main" if found_frame else "html")
         found_frame = True
+        found += await reflows(portal)
+    await portal.page.set_viewport_size({"width": NARROW_PX, "height": 800})
+    await expect(portal.page.get_by_label("Filter by name")).to_be_hidden()
+    await portal.button("Containers").click()
+    await portal.page.get_by_role("link", name="orders 4 p").click()
+    await expect(portal.page.get_by_label("Filter by name")).to_be_hidden()
+    await portal.page.set_viewport_size({"width": 1280, "height": 800})
     await portal.show(f"c/{name}/orders/items")
     for opened in (portal.page.locator("td", has_text="i1").first, *map(portal.button, ("Scale", "New container"))):
         await opened.click()

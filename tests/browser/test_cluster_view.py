@@ -34,7 +34,7 @@ async def test_both_nodes_are_shown_with_their_roles_and_lags(tmp_path: Path, op
                 await expect(cells.nth(3)).to_have_text("alive")
                 await expect(cells.nth(4)).to_have_text("0")
             if AXE.exists():
-                assert await portal.axe() == []
+                assert await portal.axe("main") == []
         portal = portals["e1"]
         await expect(portals["w1"].page.locator("main button")).to_have_count(0)
         await row(portal, "w1").get_by_role("button", name="Drain").click()

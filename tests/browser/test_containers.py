@@ -75,6 +75,7 @@ async def test_containers_are_created_scaled_and_deleted(
     await form.get_by_role("button", name="Create").click()
     await page.wait_for_url(f"**/c/{name}/orders/partitions")
     assert operator.ask("GET", f"databases/{name}/containers/orders")["partitionCount"] == 4
+    await expect(portal.test("strip")).to_have_attribute("data-count", "4")
     await portal.button("Scale").click()
     await form.locator("[name=ru]").fill("100")
     await form.get_by_role("button", name="Apply").click()
@@ -92,9 +93,32 @@ async def test_containers_are_created_scaled_and_deleted(
     assert operator.ask("GET", f"databases/{name}")["containers"] == []
 
 
+async def test_databases_are_created_scaled_and_deleted(operator: Operator, name: str, open_portal: OpenPortal) -> None:
+    portal = await open_portal(operator)
+    form = portal.page.get_by_role("dialog")
+    await portal.button("New database").click()
+    await form.get_by_label("Name").fill(name)
+    await form.get_by_label("Throughput").select_option("throughput")
+    await form.locator("[name=ru]").fill("1000")
+    await form.get_by_role("button", name="Create").click()
+    await portal.button(f"Scale database {name}").click()
+    assert operator.ask("GET", f"databases/{name}")["throughput"]["ru"] == 1_000
+    await form.locator("[name=ru]").fill("100")
+    await form.get_by_role("button", name="Apply").click()
+    await expect(form.get_by_role("alert")).to_contain_text("minimum")
+    await form.locator("[name=ru]").fill("2000")
+    await form.get_by_role("button", name="Apply").click()
+    await expect(form).to_be_hidden()
+    assert operator.ask("GET", f"databases/{name}")["throughput"]["ru"] == 2_000
+    await portal.button(f"Delete database {name}").click()
+    await expect(form.get_by_role("button", name="Delete")).to_be_disabled()
+    await form.get_by_label("Name").fill(name)
+    await form.get_by_role("button", name="Delete").click()
+    await expect(form).to_be_hidden()
+    assert operator.ask("GET", "databases")["databases"] == []
+
+
 async def test_the_sample_is_loaded_from_an_empty_server(operator: Operator, open_portal: OpenPortal) -> None:
-    for each in operator.ask("GET", "databases")["databases"]:
-        operator.ask("DELETE", f"databases/{each['name']}")
     portal = await open_portal(operator)
     await portal.button("Load the sample").click()
     await portal.page.wait_for_url("**/c/shop/orders/partitions", timeout=60_000)

@@ -13,6 +13,8 @@ from playwright.async_api import expect
 
 from armillary.changefeed import Changes, Consumer, estimate_lag
 
+LAG_MS = 5_000  # after which the page asks again
+
 
 async def test_the_feed_begins_at_a_time(operator: Operator, name: str, open_portal: OpenPortal) -> None:
     operator.create(name, "orders")
@@ -54,12 +56,15 @@ async def test_the_lag_of_a_consumer(operator: Operator, name: str, open_portal:
 
         async with Consumer(feed, leases, read, name="search", start="Beginning"):
             await is_done.wait()
-        portal = await open_portal(operator, f"c/{name}/orders/feed")
+        portal = await open_portal(operator, is_new=True)
+        await portal.page.clock.install()
+        await portal.go(f"c/{name}/orders/feed")
         await portal.page.get_by_label("Leases in").select_option(f"{name}/leases")
         await expect(portal.test("lag")).to_have_text("Up to 0 transactions behind, over 4 ranges.")
         for number in range(20, 27):
             writer.upsert_item({"id": f"i{number}", "pk": f"k{number}"})
         assert sum(each.transactions for each in await estimate_lag(feed, leases, "search")) == 7
+        await portal.page.clock.fast_forward(LAG_MS)
         await expect(portal.test("lag")).to_have_text("Up to 7 transactions behind, over 4 ranges.")
         grid = portal.page.get_by_role("grid", name="consumers")
         await expect(grid.locator("tbody tr")).to_have_count(4)

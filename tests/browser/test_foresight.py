@@ -98,7 +98,7 @@ async def test_two_runs_beside_each_other(operator: Operator, open_portal: OpenP
     await expect(portal.test("totals").locator("thead")).to_contain_text("throughput 80000")
     await expect(portal.test("totals").locator("[data-differs=partitions]")).to_contain_text("≠")
     await expect(portal.page.get_by_role("img", name="Money so far, in USD: throughput 20000 at most")).to_be_visible()
-    assert not await portal.axe()
+    assert not await portal.axe("main")
     await portal.page.get_by_label("of", exact=True).fill("20000, few")
     await portal.button("Simulate 4 months").click()
     await expect(portal.page.get_by_role("alert")).to_contain_text("container.throughput")
@@ -161,7 +161,7 @@ async def test_keys_of_a_container_are_judged(
     await portal.button("Start a capture").click()
     await portal.button("Stop").click()
     await expect(portal.test("captures")).to_contain_text("stopped")
-    assert not await portal.axe()
+    assert not await portal.axe("main")
     assert operator.ask("GET", f"{path}/captures")["captures"][0]["state"] == "stopped"
     await portal.button("Candidates").click()
     await portal.button("Judge the keys").click()
@@ -176,7 +176,7 @@ async def test_keys_of_a_container_are_judged(
     await expect(bad).to_contain_text("one key reaches 20 GB for de")
     strip = bad.locator("[data-test=strip]")
     await expect(strip).to_have_attribute("aria-label", re.compile("The fullest has 80 % of the bytes"))
-    assert not await portal.axe()
+    assert not await portal.axe("main")
     await bad.get_by_role("link", name="Items of de").click()
     await portal.button("Run").click()
     await expect(portal.test("rows")).to_have_text("100 rows")
@@ -192,7 +192,7 @@ async def test_keys_of_a_container_are_judged(
         await portal.button("Save workload.toml").click()
     text = (await (await download.value).path()).read_text()
     assert tomllib.loads(text) == RATES
-    assert not await portal.axe()
+    assert not await portal.axe("main")
 
 
 def write(file: Path, rows: list[dict[str, Any]]) -> Path:

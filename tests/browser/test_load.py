@@ -88,6 +88,24 @@ async def test_a_hot_key_is_one_bright_row(operator: Operator, name: str, open_p
     operator.ask("POST", "clock", {"frozen": False})
 
 
+async def test_a_hot_key_appears_on_an_open_page(operator: Operator, name: str, open_portal: OpenPortal) -> None:
+    """Within 12 seconds of the page's clock, in the column that is not finished."""
+    path = operator.create(name, "orders", "/pk", 20_000)
+    portal = await open_portal(operator, is_logged_in=False)
+    await portal.page.clock.install()
+    await portal.open(f"c/{name}/orders/heat?metric=requests")
+    await expect(portal.page.get_by_text("0 in all")).to_be_visible()
+    operator.ask("POST", "clock", {"frozen": True})
+    client = operator.client(name, "orders")
+    for number in range(6):
+        client.upsert_item({"id": f"i{number}", "pk": "hot"})
+    await portal.page.clock.fast_forward(12_000)
+    await expect(portal.page.get_by_text("6 in all")).to_be_visible()
+    row = Map(operator, path, "requests").row_of("hot")
+    await expect(await spoken_at(portal, row)).to_have_text(re.compile(": 6, 100 % of its time$"))
+    await expect(portal.test("heat-scale")).to_have_text(re.compile(r"^0\s+6$"))
+
+
 REFUSALS = ("refused", "wouldBeRefused", "full")
 
 
@@ -118,7 +136,7 @@ async def test_refusals_are_told_apart(start_server: StartServer, open_portal: O
         assert sum(heat.cells.values()) == heat.answer["total"] == expected[name]
     portal = await open_portal(operator, "c/shop/orders/partitions")
     row = portal.page.get_by_role("grid", name="partitions").locator("tbody tr")
-    for column, name in enumerate(REFUSALS, 9):
+    for column, name in enumerate(REFUSALS, 8):
         await expect(row.locator(f"td:nth-child({column})")).to_have_text(str(expected[name]))
     await expect(portal.test("top-keys")).to_contain_text(f"{expected['full']} writes refused")
     await portal.follow("c/shop/orders/throughput")
@@ -129,6 +147,12 @@ async def test_refusals_are_told_apart(start_server: StartServer, open_portal: O
     for label, name in zip(("429", "Would be 429", "Key full"), REFUSALS, strict=True):
         await portal.button(label).click()
         await expect(portal.page.get_by_text(f"{expected[name]} in all")).to_be_visible()
+    operator.create("shop", "by-id", "/id")
+    await portal.follow("compare?a=shop/orders&b=shop/by-id")
+    await expect(portal.page.locator("[data-verdict='shop/orders']")).to_have_text("poor")
+    of_keys = portal.page.locator("tr", has_text="Writes refused, key full").locator("td")
+    await expect(of_keys).to_have_text([str(expected["full"]), "0"])
+    await expect(portal.page.locator("tr", has_text="Why").locator("td").first).to_contain_text("full")
     await portal.follow("")
     events = portal.page.get_by_label("Events")
     await expect(events).to_contain_text("Partition key reached maximum size")
@@ -180,7 +204,9 @@ async def test_a_restart_leaves_a_gap(start_server: StartServer, open_portal: Op
     stopped = operator.ask("GET", "clock")["nowSeconds"]
     operator.server.stop()
     operator = start_server("--clock", "movable")
-    operator.ask("POST", "clock", {"frozen": True})  # the request stays in the last column
+    operator.ask("POST", "clock", {"frozen": True})
+    # To the middle of a column: the meter notices the end of one within a second.
+    operator.ask("POST", "clock", {"advanceSeconds": 15 - operator.ask("GET", "clock")["nowSeconds"] % 10})
     operator.client("shop", "orders").upsert_item({"id": "1", "pk": "a"})
     heat = Map(operator, path, "requests")
     row = heat.row_of("a")

@@ -111,7 +111,7 @@ async def heat_map(account: Account, container: Container, metric: str, steps: S
         if metric in COUNTS:
             share = sum(each for _, each in placed)
             total += round(column.total(COUNTS[metric]) * share)
-            keyless += round(sum(_keyless(sheet, COUNTS[metric]) for sheet in column.sheets) * share)
+            keyless += round(column.keyless(COUNTS[metric]) * share)
         loads.add(column, placed)
         if column.newest is not None:
             sizes[steps.index_of(column.end_s - 1)] = column.newest
@@ -202,13 +202,6 @@ def _paint_sizes(grid: _Grid, painter: Painter, sizes: dict[int, Sheet], before:
             work.spend(_PLACE_UNITS * painter.rows)
             for row, size_bytes in enumerate(present):
                 grid.values[row * grid.columns + index] = size_bytes
-
-
-def _keyless(sheet: Sheet, measure: int) -> int:
-    numbers = sheet.counts[measure]
-    if numbers is None:
-        return 0
-    return sum(numbers[end - 1] for end in sheet.layout.offsets[1:])
 
 
 def _note_map(maps: list[dict[str, Any]], column: Column, layout: Layout) -> None:

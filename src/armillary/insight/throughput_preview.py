@@ -1,5 +1,5 @@
-"""What another throughput would do to a container: how many partitions it would have, the share of each, and how much
-of the last hour's load would have been beyond those shares.
+"""What another throughput would do to a container: how many partitions it would have, the share of each, how much of
+the last hour's load would have been beyond those shares, and what it would cost a month in Azure.
 
 The load comes from the history, in columns of ten seconds or more, laid onto the partitions that there would be. A
 column counts as refused what it has beyond its seconds' share. Load that is uneven within a column is refused earlier,
@@ -9,6 +9,7 @@ those that were served; clients that repeated them make that too much.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from armillary.account.container import Container
 from armillary.account.load_history.columns import CHARGED, REFUSED, REQUESTS, Column
 from armillary.account.throughput.provisioning import Throughput
 from armillary.insight.heat import Painter
+from armillary.insight.planning.money import autoscale_hours, manual_month
+from armillary.insight.planning.prices import own_prices
 from armillary.insight.timeline import columns_of, open_end
 from armillary.model.charges import THROTTLED_RU
 from armillary.model.ranges import midpoint
@@ -61,7 +64,19 @@ async def preview(account: Account, container: Container, wanted: Throughput) ->
             "refused": round(beyond[worst]),
             "refusedShare": _share(beyond[worst], asked[worst]),
         },
+        "monthly": _monthly(wanted, account.clock.now_s()),
     }
+
+
+def _monthly(wanted: Throughput, now_s: float) -> dict[str, Any]:
+    """Without storage, in one region. Of autoscale: when it is idle, and when each hour needs the maximum."""
+    prices = own_prices()
+    if wanted.is_autoscale:
+        least, most = (autoscale_hours(prices, [ru]) * prices.month_hours for ru in (wanted.ru / 10, wanted.ru))
+    else:
+        least = most = manual_month(prices, wanted.ru)
+    warning = prices.warning(datetime.fromtimestamp(now_s, UTC).date())
+    return {"least": round(least, 2), "most": round(most, 2), "prices": prices.to_json(), "warning": warning}
 
 
 def future_bounds(container: Container, wanted: int) -> list[bytes]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 from typing import Any, Final
 
 from armillary import work
@@ -35,6 +36,7 @@ COUNTS: Final = {
     "wouldBeRefused": WOULD_BE_REFUSED,
     "full": FULL,
 }
+_KEYLESS: Final = "keylessRu"  # of the request units those that belong to no key
 _COLUMN_UNITS: Final = 500  # of work to unpack a column, but for its rows
 
 
@@ -128,12 +130,14 @@ def normalized(sheet: Sheet, index: int, seconds: float) -> float | None:
 async def timeline(account: Account, container: Container, steps: Steps) -> dict[str, list[Any]]:
     """The answer of the control API."""
     count = steps.count
-    sums: dict[str, list[Any]] = {name: [0.0] * count for name in COUNTS}
+    sums: dict[str, list[Any]] = {name: [0.0] * count for name in (*COUNTS, _KEYLESS)}
     highest: list[Any] = [None] * count
+    medians: list[Any] = [None] * count
     sizes: list[Sheet | None] = [None] * count
     now_s = account.clock.now_s()
     async for column in columns_of(account, container, steps.start_s, steps.end_s):
         totals = {name: column.total(measure) for name, measure in COUNTS.items()}
+        totals[_KEYLESS] = column.keyless(CHARGED)
         shares = steps.shares(column)
         for index, share in shares:
             for name, total in totals.items():
@@ -146,23 +150,25 @@ async def timeline(account: Account, container: Container, steps: Steps) -> dict
             if (each := normalized(sheet, part, seconds)) is not None
         ]
         for index, _ in shares if spent else ():
-            highest[index] = max(spent) if highest[index] is None else max(highest[index], *spent)
+            highest[index] = max(highest[index] or 0.0, *spent)
+            medians[index] = max(medians[index] or 0.0, median_low(spent))
         if column.newest is not None:
             sizes[steps.index_of(column.end_s - 1)] = column.newest
     _carry(sizes, sizes_before(account, container, steps.start_s))
     for index in unknown_steps(account, steps):
         sizes[index] = None
-        for numbers in (*sums.values(), highest):
+        for numbers in (*sums.values(), highest, medians):
             numbers[index] = None
     found: dict[str, list[Any]] = {"times": list(steps.times)}
     found |= {name: [_count(name, each) for each in numbers] for name, numbers in sums.items()}
+    found["normalizedMedian"] = _rounded(medians)
     return found | _levels(account, container, highest, sizes)
 
 
 def _count(name: str, number: float | None) -> float | None:
     if number is None:
         return None
-    return round(number / HUNDREDTHS, 2) if name == "ru" else round(number, 2)
+    return round(number / HUNDREDTHS, 2) if name in ("ru", _KEYLESS) else round(number, 2)
 
 
 def _carry(sizes: list[Sheet | None], before: Sheet | None) -> None:
@@ -186,13 +192,17 @@ def _levels(
     """Values as of the end of each step."""
     provisioned = [sum(sheet.shares) / HUNDREDTHS if sheet is not None else None for sheet in sizes]
     return {
-        "normalizedMax": [round(each, 4) if each is not None else None for each in highest],
+        "normalizedMax": _rounded(highest),
         "provisionedRu": provisioned,
         "billedRu": _billed(account, container, provisioned, highest),
         "bytes": [sum(sheet.size_bytes) if sheet is not None else None for sheet in sizes],
         "items": [sum(sheet.items) if sheet is not None else None for sheet in sizes],
         "partitions": [len(sheet.layout.parts) if sheet is not None else None for sheet in sizes],
     }
+
+
+def _rounded(shares: Sequence[float | None]) -> list[float | None]:
+    return [round(each, 4) if each is not None else None for each in shares]
 
 
 def _billed(

@@ -243,7 +243,24 @@ async def test_series(house: House) -> None:
     assert series["partitions"] == [1, 1]
     assert series["provisionedRu"] == series["billedRu"] == [4_000.0, 4_000.0]
     assert series["normalizedMax"][1] == pytest.approx(6 / 40_000, abs=1e-4)
+    assert series["keylessRu"] == [0.0, 0.0]
     assert {len(each) for each in series.values()} == {2}
+
+
+async def test_series_of_what_belongs_to_no_key_and_of_the_median_partition(house: House) -> None:
+    container = await house.create(throughput_ru=20_000)
+    await house.put(container, *({"id": "1", "pk": f"k{number}"} for number in range(40)))
+    await house.pass_s(60)
+    await house.read(container, "k1", 6)
+    await house.pass_s(60)
+    bound = compile_query("SELECT * FROM c", ()).bind({}, container.query_context(), None)
+    await item_pages.query(house.account, container, bound, b"", FeedOptions())
+    await house.pass_s(60)
+    series = await timeline(house.account, container, Steps.over(START_S, house.clock.now_s(), 100, 60))
+    assert series["keylessRu"] == [0.0, 0.0, series["ru"][2]]
+    assert series["normalizedMedian"][0] > 0
+    assert series["normalizedMedian"][1] == 0.0  # one of four partitions was asked
+    assert series["normalizedMax"][1] > 0
 
 
 # Findings.

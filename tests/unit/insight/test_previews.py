@@ -72,6 +72,16 @@ async def test_load_beyond_the_new_share_would_have_been_refused(house: House) -
     assert worst["refused"] == less["refused"]
 
 
+async def test_the_cost_of_a_month_is_said_with_the_source_of_the_prices(house: House) -> None:
+    container = await house.create(throughput_ru=2_000)
+    manual = (await preview(house.account, container, Throughput.manual(2_000)))["monthly"]
+    assert (manual["least"], manual["most"]) == (116.8, 116.8)  # 20 * 0.008 * 730
+    autoscale = (await preview(house.account, container, Throughput.autoscale(4_000, None)))["monthly"]
+    assert (autoscale["least"], autoscale["most"]) == (35.04, 350.4)
+    assert set(manual["prices"]) == {"asOf", "source", "currency"}
+    assert manual["warning"] is None
+
+
 async def test_more_than_partitions_carry_is_laid_on_more_of_them(house: House) -> None:
     container = await house.create(throughput_ru=2_000)
     await house.read(container, "hot", 100)

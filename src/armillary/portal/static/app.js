@@ -15,6 +15,7 @@ import { Tree } from "./views/tree.js";
 import { CONTAINER_VIEWS, VIEWS, loaded } from "./views/menu.js";
 
 const helpShown = signal(false);
+const treeShown = signal(false); // on narrow screens, where it would take the first half of every page
 
 function Frame() {
   const { view, database, container } = route.value;
@@ -23,6 +24,7 @@ function Frame() {
   useEffect(() => {
     const named = VIEWS.find((each) => each.id === view) ?? CONTAINER_VIEWS.find((each) => each.id === view);
     document.title = [isContainer ? `${database}/${container}` : "", named?.label ?? "", "Armillary"].filter(Boolean).join(" · ");
+    treeShown.value = false;
   }, [view, database, container]);
   return html`<div class="frame">
     <header>
@@ -41,7 +43,10 @@ function Frame() {
       </div>
     </header>
     <div class="lines"><${Lines} /></div>
-    <nav class="tree" aria-label="Databases and containers"><${Tree} /></nav>
+    <nav class="tree" aria-label="Databases and containers">
+      <button type="button" class="quiet fold" aria-expanded=${treeShown.value ? "true" : "false"} onClick=${() => (treeShown.value = !treeShown.value)}>Containers</button>
+      <div class=${treeShown.value ? "" : "folded"}><${Tree} /></div>
+    </nav>
     <main id="main" tabindex="-1">${isContainer ? html`<${ContainerFrame} key=${`${database}/${container}`} />` : html`<${View} key=${view} id=${view} all=${VIEWS} />`}</main>
     <footer>
       <span>This tab has spent <span data-test="spent">${charge(spentRu.value)}</span> RU.</span>
@@ -120,7 +125,10 @@ addEventListener("keydown", (event) => {
   const of = (/** @type {string} */ view) =>
     database !== undefined && container !== undefined ? viewPath(database, container, view) : first ? viewPath(first.database, first.name, view) : "";
   if (event.key === "?") helpShown.value = true;
-  else if (event.key === "/") document.getElementById("tree-filter")?.focus();
+  else if (event.key === "/") {
+    treeShown.value = true;
+    requestAnimationFrame(() => document.getElementById("tree-filter")?.focus());
+  }
   else if (event.key === "g") {
     wasG = Date.now();
     return;

@@ -44,6 +44,16 @@ export function percent(share) {
   return share > 0 && share < 0.005 ? "< 1 %" : `${count(share * 100)} %`;
 }
 
+/** Marks of an axis, with as many decimals as tell two of them apart. @param {number[]} marks @param {(value: number) => string} text */
+export function markTexts(marks, text) {
+  const texts = marks.map(text);
+  if (new Set(texts).size === texts.length) return texts;
+  const isShare = texts.some((each) => each.endsWith(" %"));
+  const apart = Math.abs(marks[1] - marks[0]) * (isShare ? 100 : 1);
+  const decimals = Math.min(6, Math.max(0, Math.ceil(-Math.log10(apart))));
+  return marks.map((each) => (isShare ? `${count(each * 100, decimals)} %` : count(each, decimals)));
+}
+
 /** `part` of `whole`, or not known. @param {number | null | undefined} part @param {number | null | undefined} whole */
 export function ratio(part, whole) {
   return isKnown(part) && isKnown(whole) && whole > 0 ? part / whole : null;
@@ -67,6 +77,12 @@ export function axisTime(value, apart) {
   const date = /** @type {Date} */ (moment(value));
   if (apart >= 86_400 || (date.getHours() === 0 && date.getMinutes() === 0 && date.getSeconds() === 0)) return date.toLocaleDateString(undefined, { day: "numeric", month: "short" });
   return date.toLocaleTimeString(undefined, { hour12: false, hour: "2-digit", minute: "2-digit", second: apart < 60 ? "2-digit" : undefined });
+}
+
+/** A time with its date, if it is one of a stretch of more than a day. @param {number} value @param {number} span */
+export function dated(value, span) {
+  const date = /** @type {Date} */ (moment(value));
+  return span > 86_400 ? `${date.toLocaleDateString(undefined, { day: "numeric", month: "short" })}, ${clock(value)}` : clock(value);
 }
 
 /** UTC, for hovering over a local time. @param {number | string | null | undefined} value */

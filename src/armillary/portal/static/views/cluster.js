@@ -14,6 +14,7 @@ export default function Cluster() {
   const { act, error } = useInTurn();
   const ask = (/** @type {string} */ what, /** @type {string} */ node) => act(() => control("POST", `cluster/${what}`, { node }).then(state.again));
   const found = state.data;
+  if (state.error?.status === 400) return html`<h1>Cluster</h1><p class="empty">${state.error.message}</p>`; // no node of one
   return html`<h1>Cluster</h1><${Stale} state=${state} /><${Failure} error=${error} />
     ${found && html`<dl class="facts"><dt>This node</dt><dd>${found.node}</dd><dt>Leader</dt><dd>${found.leader ?? "–"} (epoch ${count(found.epoch)})</dd><dt>Regions</dt><dd>${found.priorities.join(", then ")}</dd>
       <dt>Log</dt><dd>${found.log ? `rows ${count(found.log.lowestRow)} to ${count(found.log.newestRow)}, ${bytes(found.log.bytes)}${found.log.wantsSynchronousStandby && !found.log.hasSynchronousStandby ? "; the synchronous standby is missing" : ""}` : found.logError ?? "–"}</dd></dl>

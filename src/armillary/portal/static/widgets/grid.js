@@ -19,6 +19,7 @@ export function Grid({ label, columns, rows, keyOf = (row, index) => row.id ?? i
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [top, setTop] = useState(0);
   const [cursor, setCursor] = useState({ row: 0, column: 0, isActive: false });
+  const seen = useRef(cursor);
   const sorted = useMemo(() => sortRows(rows, columns, sort), [rows, sort, columns.length]);
   const isVirtual = sorted.length > VIRTUAL_FROM;
   const from = isVirtual ? Math.max(0, Math.floor(top / ROW_PX) - AROUND) : 0;
@@ -30,7 +31,10 @@ export function Grid({ label, columns, rows, keyOf = (row, index) => row.id ?? i
   useLayoutEffect(() => {
     if (!cursor.isActive || !box.current) return;
     const cell = box.current.querySelector(`[data-cell="${row}:${cursor.column}"]`);
-    if (cell instanceof HTMLElement) cell.focus({ preventScroll: !isVirtual });
+    if (!(cell instanceof HTMLElement)) return;
+    cell.focus({ preventScroll: true });
+    if (seen.current !== cursor) cell.scrollIntoView({ block: "nearest", inline: "nearest" }); // not when the table was scrolled
+    seen.current = cursor;
   }, [cursor, from]);
   useEffect(() => {
     if (box.current && box.current.scrollTop > 0 && sorted.length === 0) box.current.scrollTop = 0;
@@ -68,7 +72,7 @@ export function Grid({ label, columns, rows, keyOf = (row, index) => row.id ?? i
   };
   if (rows.length === 0 && empty) return html`<p class="empty">${empty}</p>`;
   return html`<div class="grid-frame">
-    <div class="grid-box" ref=${box} style=${isVirtual ? { height: `${height}px` } : {}}
+    <div class="grid-box" ref=${box} style=${isVirtual ? { height: `${height}px` } : { maxHeight: `${height}px` }}
       onScroll=${isVirtual ? (/** @type {any} */ event) => setTop(event.currentTarget.scrollTop) : undefined}>
       <table role="grid" aria-label=${label} aria-rowcount=${sorted.length + 1} onKeyDown=${onKeyDown}>
         <thead><tr aria-rowindex="1">${columns.map(

@@ -2,8 +2,8 @@
 // canvas, so that 256 × 360 of them are drawn in a few milliseconds; bounds, splits, gaps and cursors lie on top.
 
 import { html, useRef } from "../vendor/core.js";
-import { clock } from "../text/numbers.js";
-import { hatch, heat, prepared, themed, useDrawing } from "./colours.js";
+import { axisTime } from "../text/numbers.js";
+import { hatch, heat, heatText, prepared, themed, useDrawing } from "./colours.js";
 
 const AXIS_PX = 18;
 
@@ -37,6 +37,20 @@ function picture(data, { isLogarithmic, brightness }) {
   canvas.height = image.height;
   /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).putImageData(image, 0, 0);
   return canvas;
+}
+
+/** What the colours mean: from nothing to the value of the brightest. @param {{isLogarithmic: boolean, from: string, to: string}} props */
+export function HeatScale({ isLogarithmic, from, to }) {
+  const ref = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  useDrawing(ref, () => {
+    if (!ref.current) return;
+    const { context, width, height } = prepared(ref.current);
+    for (let x = 0; x < width; x += 1) {
+      context.fillStyle = heatText(x / Math.max(1, width - 1));
+      context.fillRect(x, 0, 1, height);
+    }
+  });
+  return html`<span class="scale small" data-test="heat-scale">${from} <canvas ref=${ref} aria-hidden="true"></canvas> ${to}${isLogarithmic ? ", logarithmic" : ""}</span>`;
 }
 
 /** The row at which a bound lies. @param {HeatData} data @param {string} bound */
@@ -152,9 +166,12 @@ function drawOver(context, data, width, tall) {
   context.fillStyle = themed("soft");
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "top";
-  for (let mark = 0; mark <= 6; mark += 1) {
-    const text = clock(data.times[Math.round((mark / 6) * data.columns)]);
+  const marks = width < 500 ? 3 : 6;
+  const apart = (data.times[data.columns] - data.times[0]) / marks;
+  for (let mark = 0; mark <= marks; mark += 1) {
+    const time = data.times[Math.round((mark / marks) * data.columns)];
+    const text = apart >= 7200 && apart < 86_400 ? `${axisTime(time, 86_400)} ${axisTime(time, 7200)}` : axisTime(time, apart < 120 ? 1 : apart);
     const wide = context.measureText(text).width;
-    context.fillText(text, Math.min(width - wide, Math.max(0, (mark / 6) * width - wide / 2)), tall + 4);
+    context.fillText(text, Math.min(width - wide, Math.max(0, (mark / marks) * width - wide / 2)), tall + 4);
   }
 }

@@ -8,12 +8,12 @@ const spoken = signal("");
 let lastSpoken = 0;
 let waiting = 0;
 
-/** Tell users of screen readers, at most once in five seconds; the newest text wins. @param {string} text @param {boolean} [isUrgent] */
+/** Tell users of screen readers, at most once in five seconds; the newest text wins. An empty text only clears the region. @param {string} text @param {boolean} [isUrgent] */
 export function speak(text, isUrgent = false) {
   clearTimeout(waiting);
   const wait = isUrgent ? 0 : Math.max(0, lastSpoken + SPEAK_EVERY_MS - Date.now());
   waiting = setTimeout(() => {
-    lastSpoken = Date.now();
+    lastSpoken = text === "" ? 0 : Date.now();
     spoken.value = text;
   }, wait);
 }

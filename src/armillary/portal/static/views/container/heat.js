@@ -7,9 +7,9 @@ import { containerPath, reading } from "../../data/client.js";
 import { lastSeconds } from "../../data/time-spans.js";
 import { live, watchName } from "../../data/watch.js";
 import { shortBound } from "../../text/hashes.js";
-import { bytes, charge, clock, count, percent, ratio } from "../../text/numbers.js";
+import { bytes, charge, count, dated, percent, ratio } from "../../text/numbers.js";
 import { Grid } from "../../widgets/grid.js";
-import { HeatCanvas, decoded, isGap } from "../../widgets/heat-canvas.js";
+import { HeatCanvas, HeatScale, decoded, isGap } from "../../widgets/heat-canvas.js";
 import { Choice, Copy, Stale, speak, useData, useEvery } from "../../widgets/parts.js";
 import { keyText } from "./top-keys.js";
 
@@ -71,6 +71,7 @@ export default function Heat({ database, container }) {
       <${Choice} label="Scale" value=${isLogarithmic ? "log" : "linear"} onChange=${(/** @type {string} */ value) => choose({ scale: value === "log" ? "log" : null })} options=${[["linear", "Linear"], ["log", "Logarithmic"]]} />
       <label class="check">Brightness <input type="range" min="1" max="20" step="0.5" value=${brightness} onInput=${(/** @type {any} */ event) => choose({ bright: event.currentTarget.value })} /></label>
       <label class="check"><input type="checkbox" checked=${isTable} onChange=${(/** @type {any} */ event) => setTable(event.currentTarget.checked)} /> As a table</label>
+      ${data && data.max > 0 && html`<${HeatScale} isLogarithmic=${isLogarithmic} from="0" to=${`${shown(metric, data.max / brightness)}${brightness > 1 ? " and more" : ""}`} />`}
     </div>
     <${Stale} state=${state} />
     ${data && html`<${Findings} findings=${data.findings} />
@@ -85,12 +86,15 @@ export default function Heat({ database, container }) {
 /** @param {{findings: {kind: string, text: string}[]}} props */
 const Findings = ({ findings }) => (findings?.length > 0 ? html`<ul data-test="findings">${findings.map((each, at) => html`<li key=${at}>${each.text}</li>`)}</ul>` : null);
 
+/** @param {any} data @param {number} time */
+const timeOf = (data, time) => dated(time, data.times[data.columns] - data.times[0]);
+
 /** @param {any} data @param {string} metric */
 function mapSentence(data, metric) {
   const label = METRICS.find(([id]) => id === metric)?.[1] ?? metric;
-  const gaps = data.gaps.map((/** @type {[number, number]} */ [from, to]) => `The server did not run from ${clock(from)} to ${clock(to)}. `).join("");
-  const splits = data.splits.map((/** @type {any} */ each) => `${each.parents.length > 1 ? "Merge" : "Split"} of ${each.parents.join(" and ")} at ${clock(each.time)}. `).join("");
-  return `Heat map of ${label} by hash range and time, from ${clock(data.times[0])} to ${clock(data.times[data.columns])}. The highest cell has ${shown(metric, data.max)}. ${gaps}${splits}${(data.findings ?? []).map((/** @type {any} */ each) => each.text).join(" ")}`;
+  const gaps = data.gaps.map((/** @type {[number, number]} */ [from, to]) => `The server did not run from ${timeOf(data, from)} to ${timeOf(data, to)}. `).join("");
+  const splits = data.splits.map((/** @type {any} */ each) => `${each.parents.length > 1 ? "Merge" : "Split"} of ${each.parents.join(" and ")} at ${timeOf(data, each.time)}. `).join("");
+  return `Heat map of ${label} by hash range and time, from ${timeOf(data, data.times[0])} to ${timeOf(data, data.times[data.columns])}. The highest cell has ${shown(metric, data.max)}. ${gaps}${splits}${(data.findings ?? []).map((/** @type {any} */ each) => each.text).join(" ")}`;
 }
 
 /** @param {any} data @param {{row: number}} cell @param {any} found */
@@ -109,7 +113,7 @@ function cellSentence(data, cell, metric, found) {
   const range = `${shortBound(data.bounds[cell.row])}–${shortBound(data.bounds[cell.row + 1])}`;
   const share = metric === "normalized" || sum === 0 ? "" : `, ${percent(ratio(value, sum))} of its time`;
   const figure = isGap(data, cell.column) && value === 0 ? "not known, the server did not run" : `${shown(metric, value)}${share}`;
-  return `${clock(data.times[cell.column])}, hashes ${range}${partition ? `, partition ${partition.id}` : ""}: ${figure}`;
+  return `${timeOf(data, data.times[cell.column])}, hashes ${range}${partition ? `, partition ${partition.id}` : ""}: ${figure}`;
 }
 
 /** @param {{database: string, container: string, text: string, partition: any}} props */
@@ -128,7 +132,7 @@ function Hottest({ data, metric }) {
     .sort((a, b) => b.value - a.value)
     .slice(0, 50);
   return html`<${Grid} label="hottest cells" rows=${rows} empty="Nothing was asked in this time." columns=${[
-    { id: "time", label: "Time", value: (/** @type {any} */ row) => data.times[row.column], text: (/** @type {any} */ row) => clock(data.times[row.column]) },
+    { id: "time", label: "Time", value: (/** @type {any} */ row) => data.times[row.column], text: (/** @type {any} */ row) => timeOf(data, data.times[row.column]) },
     { id: "range", label: "Hashes", value: (/** @type {any} */ row) => data.bounds[row.row], text: (/** @type {any} */ row) => `${shortBound(data.bounds[row.row])}–${shortBound(data.bounds[row.row + 1])}` },
     { id: "value", label: "Value", value: (/** @type {any} */ row) => row.value, text: (/** @type {any} */ row) => shown(metric, row.value), number: true },
   ]} />`;

@@ -89,11 +89,11 @@ function columnsOf(limitBytes, now) {
     { id: "filled", label: "Of its limit", value: (row) => ratio(row.bytes, limitBytes), text: (row) => percent(ratio(row.bytes, limitBytes)) , number: true },
     { id: "items", label: "Items", value: (row) => row.items, number: true, text: (row) => count(row.items) },
     { id: "spent", label: "RU/s", value: (row) => row.spentRu, number: true, text: (row) => rate(row.spentRu) },
-    { id: "minute", label: "Last minute", value: (row) => row.spentRu, text: (row) => rate(row.spentRu), show: (row) => html`<${Spark} values=${row.spark ?? []} most=${row.budgetRu} label=${`RU/s of partition ${row.id}, now ${rate(row.spentRu)}`} />` },
     { id: "load", label: "Of its share", value: load, text: (row) => percent(load(row)), show: (row) => html`<${Bar} share=${load(row)} text=${`${percent(load(row))} of ${count(row.budgetRu)}`} isBad=${(load(row) ?? 0) >= 1} />` },
     { id: "refused", label: "429", value: (row) => row.refused, number: true, text: (row) => count(row.refused) },
     { id: "would", label: "Would be 429", value: (row) => row.wouldBeRefused, number: true, text: (row) => count(row.wouldBeRefused) },
     { id: "full", label: "Key full", value: (row) => row.full, number: true, text: (row) => count(row.full) },
+    { id: "minute", label: "Last minute", value: (row) => row.spentRu, text: (row) => rate(row.spentRu), show: (row) => html`<${Spark} values=${row.spark ?? []} most=${row.budgetRu} label=${`RU/s of partition ${row.id}, now ${rate(row.spentRu)}`} />` },
     { id: "parents", label: "Parents", value: (row) => (row.parents ?? []).join(", "), text: (row) => (row.parents ?? []).join(", ") || "–" },
     { id: "age", label: "Age", value: (row) => (row.since === null ? null : -row.since), number: true, text: (row) => (row.since === null ? (row.parents.length === 0 ? "as its container" : "–") : duration(Math.max(0, new Date(now).getTime() / 1000 - row.since))) },
   ];

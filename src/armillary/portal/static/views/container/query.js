@@ -125,9 +125,11 @@ function QueryFailure({ error }) {
 
 /** @param {{paths: any[], onChoose: (text: string) => void}} props */
 function Examples({ paths, onChoose }) {
-  const scalar = paths.find((each) => !each.isPartitionKey && (each.types?.number || each.types?.string))?.path;
-  const name = scalar ? pathInQuery(scalar) : "c.id";
-  const texts = [`SELECT VALUE COUNT(1) FROM c`, `SELECT TOP 10 * FROM c ORDER BY ${name} DESC`, `SELECT ${name} AS value, COUNT(1) AS items FROM c GROUP BY ${name}`];
+  const own = paths.filter((each) => each.path !== "/id" && !each.path.startsWith("/_") && (each.types?.number || each.types?.string));
+  const ordered = own.find((each) => each.types.number) ?? own[0];
+  const few = own.filter((each) => !each.isPartitionKey).sort((a, b) => a.distinct - b.distinct)[0] ?? own[0];
+  const name = (/** @type {any} */ found) => (found ? pathInQuery(found.path) : "c.id");
+  const texts = [`SELECT VALUE COUNT(1) FROM c`, `SELECT TOP 10 * FROM c ORDER BY ${name(ordered)} DESC`, `SELECT ${name(few)}, COUNT(1) AS items FROM c GROUP BY ${name(few)}`];
   return html`<div class="empty"><p>To begin with:</p>${texts.map((each) => html`<p key=${each}><button type="button" class="quiet code" onClick=${() => onChoose(each)}>${each}</button></p>`)}</div>`;
 }
 

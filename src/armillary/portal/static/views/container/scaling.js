@@ -5,6 +5,7 @@ import { html, useEffect, useState } from "../../vendor/core.js";
 import { control } from "../../data/client.js";
 import { readResources } from "../../data/resources.js";
 import { shortBound } from "../../text/hashes.js";
+import { money, pricesSentence } from "../../text/money.js";
 import { count, percent, plural } from "../../text/numbers.js";
 import { partitionRu, scaledSentence } from "../../text/throughput.js";
 import { useInTurn } from "../../widgets/asking.js";
@@ -62,11 +63,13 @@ function Preview({ path, kind, ru }) {
   }, [path, kind, ru]);
   if (error) return html`<p class="small">${error.message}</p>`;
   if (!found) return null;
-  const { partitions, partitionsNow, worst } = found;
+  const { partitions, partitionsNow, worst, monthly } = found;
+  const cost = (/** @type {number} */ amount) => money(amount, monthly.prices.currency);
   return html`<dl class="facts" data-test="preview" data-ru=${found.ru}>
     <dt>Partitions</dt><dd>${partitions === partitionsNow ? count(partitions) : `${count(partitions)} instead of ${count(partitionsNow)}`}, each with ${count(found.shareRu)} RU/s</dd>
     <dt>Last hour</dt><dd>${found.requests === 0 ? "Nothing was asked." : html`At least ${count(found.refused)} of ${plural(found.requests, "request")} (${percent(found.refusedShare)}) would have been refused${found.refused > 0 ? html`; most in the hashes from ${shortBound(worst.low)} to ${shortBound(worst.high)}: ${percent(worst.refusedShare)}` : ""}.`}
       ${found.columnSeconds && html`<div class="small">A lower bound: load is known by ${found.columnSeconds} s, and bursts within them are not seen.</div>`}</dd>
+    <dt>In Azure</dt><dd>${monthly.least === monthly.most ? cost(monthly.most) : `${cost(monthly.least)} to ${cost(monthly.most)}`} a month, without storage<div class="small">${monthly.warning ?? pricesSentence(monthly.prices)}</div></dd>
   </dl>`;
 }
 

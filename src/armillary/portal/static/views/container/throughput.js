@@ -2,8 +2,8 @@
 // before it is applied.
 
 import { html, useMemo } from "../../vendor/core.js";
-import { choose, route } from "../../data/address.js";
-import { containerPath, reading, session } from "../../data/client.js";
+import { choose, route, viewPath } from "../../data/address.js";
+import { BASE, containerPath, reading, session } from "../../data/client.js";
 import { findContainer } from "../../data/resources.js";
 import { lastSeconds } from "../../data/time-spans.js";
 import { live, watchName } from "../../data/watch.js";
@@ -44,17 +44,28 @@ export default function Throughput({ database, container }) {
 /** @param {{history: any}} props */
 function Charts({ history }) {
   const step = history.step ?? 60;
-  const perSecond = useMemo(() => (history.ru ?? []).map((/** @type {any} */ value) => (value === null ? null : value / step)), [history]);
   const series = useMemo(() => ({
-    load: [{ label: "Spent RU/s", values: perSecond }, { label: "Provisioned", values: history.provisionedRu ?? [] }, { label: "Billed", values: history.billedRu ?? [] }],
-    normalized: [{ label: "Maximum over partitions", values: history.normalizedMax ?? [] }, ...(history.normalizedMedian ? [{ label: "Median", values: history.normalizedMedian }] : [])],
+    load: [{ label: "Spent RU/s", values: perStep(history.ru, step) }, { label: "Provisioned", values: history.provisionedRu ?? [] }, { label: "Billed", values: history.billedRu ?? [] }, { label: "Of no key", values: perStep(history.keylessRu, step) }],
+    normalized: [{ label: "Maximum over partitions", values: history.normalizedMax ?? [] }, { label: "Median", values: history.normalizedMedian ?? [] }],
     refused: [{ label: "429", values: history.refused ?? [] }, { label: "Would be 429", values: history.wouldBeRefused ?? [] }, { label: "Key full (403/1014)", values: history.full ?? [] }],
   }), [history]);
   const isQuiet = !(history.requests ?? []).some((/** @type {any} */ each) => each > 0);
-  return html`${isQuiet && html`<p class="empty">Nothing was asked in this time.</p>`}
+  return html`${isQuiet ? html`<p class="empty">Nothing was asked in this time.</p>` : html`<${Spent} history=${history} />`}
     <${Chart} title="Request units a second" times=${history.times} series=${series.load} text=${rate} />
     <${Chart} title="Spent of the partitions' own shares" times=${history.times} series=${series.normalized} text=${percent} />
-    <${Chart} title=${`Refused in each ${step} s`} times=${history.times} series=${series.refused} />`;
+    <${Chart} title=${`Refused in each ${step} s`} times=${history.times} series=${series.refused} isCount=${true} />`;
+}
+
+/** @param {(number | null)[] | undefined} values @param {number} seconds */
+const perStep = (values, seconds) => (values ?? []).map((value) => (value === null ? null : value / seconds));
+
+/** Where the budget went: to keys, and to requests that name none. @param {{history: any}} props */
+function Spent({ history }) {
+  const { database = "", container = "" } = route.value;
+  const sum = (/** @type {(number | null)[]} */ values) => (values ?? []).reduce((/** @type {number} */ total, value) => total + (value ?? 0), 0);
+  const all = sum(history.ru);
+  const keyless = sum(history.keylessRu);
+  return html`<p data-test="spent-on">${charge(all)} RU in this time: ${percent(ratio(all - keyless, all))} for single keys (<a href=${BASE + viewPath(database, container, "partitions")}>the busiest</a>), ${percent(ratio(keyless, all))} for requests that name no key, such as queries over all partitions.</p>`;
 }
 
 /** @param {{partitions: import("../../data/shapes.js").Partition[]}} props */
