@@ -1,5 +1,6 @@
 """Every number of a report has its interval, or the report says what it rests on: all commands that look ahead, as
-JSON, in a terminal of 80 columns and as a page.
+JSON, in a terminal of 80 columns and as a page. Of the JSON every number is looked at; the terminal and the page may
+show no number that the JSON does not have, and show both ends of every interval beside its value.
 """
 
 from __future__ import annotations
@@ -7,12 +8,14 @@ from __future__ import annotations
 import html
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from armillary import __version__
 from armillary.tools.cli import main
 
 WORKLOAD = """
@@ -49,6 +52,7 @@ REPORTS = {
     "simulate with variations": (SMALL, ("simulate", *PLANNED, "--vary", "throughput=4000,8000")),
     "scale-model": (SMALL, ("scale-model", "--for", "10d", "--items", "1000", "--looks", "1")),
 }
+COUNTS = [*range(1, 10), 403, 429, 99]  # of runs, and of figures that agree; status codes; p99
 # What was given, and counts of the report itself.
 GIVEN = {"version", "inputs", "values", "eventsLeftOff", "prices"}
 
@@ -76,6 +80,64 @@ def _is_said(path: tuple[str, ...], rests_on: Mapping[str, str]) -> bool:
     return any(rests_on.get(".".join(path[:length])) for length in range(1, len(path) + 1))
 
 
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
+# As they are, in percent, per 100 RU/s, and in the units of sizes and times.
+SCALES = (1.0, 100.0, *(1024.0**-power for power in range(1, 5)), 1 / 3600, 1 / 60, 1 / 86_400)
+
+
+def numbers_in(content: Any) -> Iterator[float]:
+    """All numbers of a JSON, those inside its texts too."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from numbers_in(name)
+            yield from numbers_in(value)
+    elif isinstance(content, list):
+        for each in content:
+            yield from numbers_in(each)
+    elif isinstance(content, str):
+        yield from (float(each.replace(",", "")) for each in NUMBER.findall(content))
+        yield from (float(each) for each in re.findall(r"\d+", content))
+    elif isinstance(content, int | float) and not isinstance(content, bool):
+        yield abs(float(content))
+
+
+def unknown_numbers(shown: str, content: Any) -> list[str]:
+    """Numbers of a text that are no number of the JSON in any unit, rounded as they are written."""
+    known = sorted({number * scale for number in numbers_in(content) for scale in SCALES})
+    found = []
+    for text in NUMBER.findall(shown):
+        value, decimals = float(text.replace(",", "")), len(text.partition(".")[2])
+        margin = 0.5001 * 10.0**-decimals
+        at = bisect_left(known, value - margin)
+        if at == len(known) or known[at] > value + margin:
+            found.append(text)
+    return found
+
+
+def intervals_in(content: Any) -> Iterator[Mapping[str, float]]:
+    if isinstance(content, dict):
+        if content.get("low") is not None and content.get("high") is not None:
+            yield content
+        content = list(content.values())
+    if isinstance(content, list):
+        for each in content:
+            yield from intervals_in(each)
+
+
+def text_of(page: str) -> str:
+    """What a reader sees of a page: no markup, styles or coordinates."""
+    page = re.sub(r"<(style|svg)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]*>", " ", page))
+
+
+def lacks_interval(shown: str, found: Mapping[str, float]) -> bool:
+    """Whether an interval is nowhere in a text as `low to high`, in any unit."""
+    for low, _, high, _ in re.findall(r"(\d[\d,]*(\.\d+)?)[ %KMGTB]* to (\d[\d,]*(\.\d+)?)", shown):
+        if not unknown_numbers(low, found["low"]) and not unknown_numbers(high, found["high"]):
+            return False
+    return True
+
+
 def one_line(text: str) -> str:
     return " ".join(text.split())
 
@@ -101,6 +163,9 @@ def test_every_number_has_its_interval_or_what_it_rests_on(
     for sentence in (*first["restsOn"].values(), *first["assumptions"]):
         assert sentence in paragraphs
         assert html.escape(sentence) in page.read_text()
+    for text in (paragraphs, one_line(text_of(page.read_text()))):
+        assert not unknown_numbers(text, {**content, "armillary": __version__, "limits": COUNTS})
+        assert not [each for each in intervals_in(content) if lacks_interval(text, each)]
 
 
 ADVISED = {
@@ -149,6 +214,16 @@ def test_every_number_of_an_advice_has_its_interval_or_what_it_rests_on(
     for sentence in sentences:
         assert sentence in paragraphs
         assert html.escape(sentence) in page.read_text()
+    for text in (paragraphs, one_line(text_of(page.read_text()))):
+        assert not unknown_numbers(text, {**content, "armillary": __version__, "limits": COUNTS})
+
+
+def test_a_number_that_the_json_has_not_is_found() -> None:
+    content = {"ru": 4854.3, "share": 0.0714, "bytes": 3 * 1024**3, "says": "day 10.2"}
+    assert not unknown_numbers("4,854 RU/s, 7.1 %, 3.0 GB on day 10.2 of k7 at 80%", {**content, "goal": 0.8})
+    assert unknown_numbers("4,855 RU/s, 7.2 %, 3.1 GB", content) == ["4,855", "7.2", "3.1"]
+    found = {"value": 0.02, "low": 0.011, "high": 0.031}
+    assert not lacks_interval("2.00% (1.10% to 3.10%)", found) and lacks_interval("2.00% (1.10% to 3.20%)", found)
 
 
 def test_a_number_without_either_is_found() -> None:

@@ -458,7 +458,7 @@ FURTHER_SETS = (
         "machines that outgrow their key",
         _machines,
         (op("create", 2500), query(40, "/deviceId", "/day", rows=100)),
-        keys("/deviceId,/day", "/deviceId,/day,/id", "/deviceId,/id", "{deviceId}-{day}"),
+        keys("/deviceId,/day", "/deviceId,/day,/id", "/deviceId,/id", "{day}-{deviceId}"),
         size_bytes=2000 * GB,
         growth_bytes_day=8 * GB,
         poor=keys("/deviceId", "/day", "/day,/deviceId", "/day,/id"),

@@ -12,7 +12,7 @@ from typing import Final
 from armillary.insight.advice import candidates as keys
 from armillary.insight.advice.advice_plan import Plan
 from armillary.insight.advice.candidate_keys import KeyValues
-from armillary.insight.advice.candidates import CANDIDATES_MAX, ID, SINGLE, Candidate
+from armillary.insight.advice.candidates import CANDIDATES_MAX, ID, SINGLE, SUFFIXES_MAX, Candidate
 from armillary.insight.advice.gates import FULL, HOT, Gate, gates_of
 from armillary.insight.advice.ranking import ROWS_MIN, TIE, UNDECIDED, Judged, is_tie, judge
 from armillary.insight.advice.reading.data_profile import Profile
@@ -21,7 +21,6 @@ from armillary.insight.advice.scores import FIRST_LEVELS, PARTITIONS_JUDGED, Sco
 from armillary.insight.planning.needs import suffixes_needed
 from armillary.insight.verdict import CARE, GOOD, POOR
 
-_SUFFIXES_MAX: Final = 1_000
 _RIVALS_NAMED: Final = 3
 HARDLY_REPEATS: Final = 0.9  # β of a path whose values are nearly all different
 Progress = Callable[[float, str], None]
@@ -114,7 +113,7 @@ def _composed(scorer: Scorer, scored: dict[str, tuple[Scores, list[Gate]]], filt
         budget_ru = plan.throughput_ru / scores.partitions if plan.throughput_ru is not None else plan.partition_ru
         largest = scores.top_share.value * scorer.horizon_bytes
         return min(
-            _SUFFIXES_MAX,
+            SUFFIXES_MAX,
             suffixes_needed(largest, scores.hottest_value_ru, budget_ru, plan.limits.logical_bytes),
         )
 

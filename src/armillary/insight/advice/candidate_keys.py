@@ -47,9 +47,9 @@ class KeyValues:
     def __init__(self, profile: Profile, candidate: Candidate) -> None:
         self._profile = profile
         self.candidate = candidate
-        self._parts = [self._part(part) for part in candidate.parts]
-        self.first = self._parts[0]
-        self.digests = self._whole(self._parts)
+        self.parts = [self._part(part) for part in candidate.parts]
+        self.first = self.parts[0]
+        self.digests = self._whole(self.parts)
         exact = None
         if candidate.kind == SINGLE:
             found = profile.paths.get(candidate.parts[0].path)
@@ -87,6 +87,17 @@ class KeyValues:
             digests = mixed(digests, values[part.path])
         return digests
 
+    def at_one_moment(self, clock: str, now: int) -> Digests:
+        """The keys that are written at one moment, when a part of them that is the time of writing has this value: the
+        other parts are those of all rows. Of a hierarchical key the levels behind that part lie beside each other."""
+        parts: list[Digests] = []
+        for part, column in zip(self.candidate.parts, self.parts, strict=True):
+            is_clock = part.path == clock and (part.grain is None or len(self.candidate.parts) == 1)
+            parts.append(np.full(len(column), now, np.uint64) if is_clock else column)
+            if is_clock and self.candidate.kind == HIERARCHICAL:
+                break
+        return self._whole(parts)
+
     # Names for reports.
 
     def name(self, digest: int) -> str:
@@ -97,7 +108,7 @@ class KeyValues:
         row = int(at[0])
         names = [
             self._part_name(part, int(column[row]), row)
-            for part, column in zip(self.candidate.parts, self._parts, strict=True)
+            for part, column in zip(self.candidate.parts, self.parts, strict=True)
         ]
         if self.candidate.kind == SUFFIXED:
             names.append(f"0..{self.candidate.suffixes - 1}")
@@ -122,7 +133,7 @@ class KeyValues:
         """Give the memory of the sample's values back, once all figures are computed: there are many candidates."""
         empty = np.empty(0, np.uint64)
         self.first = self.digests = empty
-        self._parts, self._placed = [], {}
+        self.parts, self._placed = [], {}
         self.counted = Counted(empty, np.empty(0), np.empty(0))
 
     # Where the values lie.
@@ -176,6 +187,12 @@ class KeyValues:
                 evenly += _evenly(float(starts[spread][0]), float(widths[index]), float(sizes[spread].sum()) / total)
                 is_spread &= ~own
                 sizes = np.where(spread, 0.0, sizes)
+        lesser = is_spread & ~np.isin(first, giants) & ~self._known_rows(first, partitions)
+        if lesser.any():
+            ends = _starts_of(giants, widths) + widths
+            share = float(sizes[lesser].sum()) / total
+            evenly += _between(_starts_of(giants, widths), ends, share)
+            sizes = np.where(lesser, 0.0, sizes)
         numbers = (np.minimum(positions, 1.0 - 1e-9) * 2**_BITS).astype(np.uint64)
         found = counted(numbers[sizes > 0], sizes[sizes > 0])
         return placed_at(found.digests, found.sizes, whole=total, further=evenly)
@@ -206,7 +223,9 @@ class KeyValues:
         elif _all_values(levels) < enough_values(partitions):
             is_giant = np.ones(len(shares), bool)
         else:
-            is_giant = shares * partitions >= _GIANT
+            # A few rows of a thin sample are a large share by chance.
+            is_thin = self._is_thin(levels.rows, partitions)
+            is_giant = (shares * partitions >= _GIANT) & ((levels.rows >= _KNOWN_ROWS) | (not is_thin))
         order = np.argsort(levels.digests[is_giant])
         return levels.digests[is_giant][order], shares[is_giant][order]
 
@@ -241,6 +260,22 @@ def placed_at(
         shift = _BITS - _CELLS_BITS
         placed += [((cell << shift).to_bytes(8, "big"), share) for cell, share in enumerate(sums.tolist()) if share]
     return PlacedKeys.at([*placed, *further], rest)
+
+
+def _starts_of(giants: Digests, widths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where the stretches of first levels begin, in the order of their hashes; the others share what is left."""
+    before = np.cumsum(widths) - widths
+    found: NDArray[np.float64] = giants.astype(np.float64) / 2**_BITS * (1.0 - float(widths.sum())) + before
+    return found
+
+
+def _between(starts: NDArray[np.float64], ends: NDArray[np.float64], share: float) -> Iterator[tuple[bytes, float]]:
+    """A share spread over the hash space outside of stretches."""
+    gaps = np.maximum(0.0, np.append(starts, 1.0) - np.concatenate(([0.0], ends)))
+    left = float(gaps.sum())
+    for start, width in zip(np.concatenate(([0.0], ends)).tolist(), gaps.tolist(), strict=True):
+        if width > 0.0 and left > 0.0:
+            yield from _evenly(start, width, share * width / left)
 
 
 def _evenly(start: float, width: float, share: float) -> Iterator[tuple[bytes, float]]:

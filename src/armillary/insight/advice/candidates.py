@@ -5,6 +5,7 @@ elsewhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -23,6 +24,9 @@ CANDIDATES_MAX: Final = 64
 _PAIRS_MAX: Final = 20
 _FIRST_MAX: Final = 6  # paths that are tried as the first part of a composed key
 ID: Final = "/id"
+SUFFIXES_MAX: Final = 1_000
+_BRACES: Final = re.compile(r"\{([^{}]+)\}")
+_SUFFIXES: Final = re.compile(r"0\.\.(\d{1,6})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,10 @@ def hierarchical(paths: Sequence[str], *, is_asked_for: bool = False) -> Candida
 
 
 def asked_for(text: str) -> Candidate:
-    """A key as it is given on the command line: PATH, or PATH,PATH for a hierarchical one."""
+    """A key as it is given on the command line: PATH, PATH,PATH for a hierarchical one, or a composed one as reports
+    write them, such as {tenantId}-{createdAt:month}, {createdAt:day} or {tenantId}-{0..15}."""
+    if text.startswith("{"):
+        return _composed_as_written(text)
     paths = _split(text)
     for path in paths:
         parse_path(path)
@@ -80,6 +87,34 @@ def asked_for(text: str) -> Candidate:
     if len(set(paths)) < len(paths):
         raise bad_request(f"--candidate {text} names a path twice.")
     return single(paths[0], is_asked_for=True) if len(paths) == 1 else hierarchical(paths, is_asked_for=True)
+
+
+def _composed_as_written(text: str) -> Candidate:
+    parts, suffixes = [], 0
+    names = _BRACES.findall(text)
+    if "-".join(f"{{{name}}}" for name in names) != text:
+        raise bad_request(
+            f"--candidate {text} is no composed key; expected one such as {{tenantId}}-{{createdAt:day}}."
+        )
+    for number, name in enumerate(names):
+        span = _SUFFIXES.fullmatch(name)
+        if span is not None and number == 1 and len(names) == 2:
+            suffixes = int(span[1]) + 1
+            continue
+        path, _, grain = f"/{name}".partition(":")
+        parse_path(path)
+        if grain and grain not in GRAINS:
+            raise bad_request(f"--candidate {text}: {grain} is no part of a time; expected {', '.join(GRAINS)}.")
+        parts.append(Part(path, grain or None))
+    if len({part.path for part in parts}) < len(parts):
+        raise bad_request(f"--candidate {text} names a path twice.")
+    if suffixes == 1 or suffixes > SUFFIXES_MAX:
+        raise bad_request(f"--candidate {text}: a suffix has from 2 to {SUFFIXES_MAX:,} values.")
+    if suffixes and parts[0].grain is not None:
+        raise bad_request(f"--candidate {text}: a suffix goes with a path, not with a part of a time.")
+    if len(parts) == 1 and not suffixes and parts[0].grain is None:
+        return single(parts[0].path, is_asked_for=True)
+    return Candidate(SUFFIXED if suffixes else CONCATENATED, tuple(parts), suffixes, is_asked_for=True)
 
 
 def _split(text: str) -> list[str]:

@@ -36,7 +36,7 @@ def gates_of(scores: Scores, scorer: Scorer, unique_indexes: Sequence[Collection
         _missing(scores),
         _changing(scores, scorer),
         _full(scores, scorer),
-        _hot(scores, scorer),
+        _hot(scores, scorer) or _clock(scores),
         _unfit(scores),
         _unique(scores, unique_indexes),
     ]
@@ -106,12 +106,25 @@ def _hot(scores: Scores, scorer: Scorer) -> Gate | None:
         return None
     top = scores.top_share
     low = hottest * (top.low / top.value if top.value else 1.0)
-    where = f" ({scores.top_name})" if scores.top_name else ""
+    where = f" ({scores.hottest_name})" if scores.hottest_name else ""
     text = f"one value{where} gets {hottest:,.0f} RU/s, and a partition has {limit_ru:,.0f}"
     if low > limit_ru or scores.is_moving:
-        return Gate(HOT, True, text, scores.top_name)
+        return Gate(HOT, True, text, scores.hottest_name)
     rows = rows_needed(top.value, top.value * limit_ru / hottest, scorer.sample_rows)
-    return Gate(HOT, False, f"it hangs on the sample whether {text}", scores.top_name, rows)
+    return Gate(HOT, False, f"it hangs on the sample whether {text}", scores.hottest_name, rows)
+
+
+def _clock(scores: Scores) -> Gate | None:
+    """A time of which it is not known whether it is that of writing."""
+    clock = scores.clock
+    if clock is None or clock.is_certain:
+        return None
+    path = scores.candidate.paths[0]
+    text = (
+        f"it hangs on when items are written whether one value gets all writes of {grain_text(clock.grain_s)}: no path "
+        f"is known to be the time of writing, and {path} may be (a capture tells: --requests)"
+    )
+    return Gate(HOT, False, text, scores.top_name)
 
 
 def _unfit(scores: Scores) -> Gate | None:
@@ -150,6 +163,13 @@ def size_text(size: float) -> str:
     if size >= 0.01 * GB:
         return f"{size / GB:.2f}".rstrip("0").rstrip(".") + " GB"
     return f"{size / MB:,.1f} MB" if size >= MB else f"{size:,.0f} bytes"
+
+
+def grain_text(seconds: float) -> str:
+    for length, name in ((30 * 86_400, "a month"), (7 * 86_400, "a week"), (86_400, "a day"), (3_600, "an hour")):
+        if seconds >= length:
+            return name
+    return f"{seconds / 60:.0f} min" if seconds > 60 else "a minute" if seconds == 60 else f"{seconds:g} s"
 
 
 def percent(share: float) -> str:

@@ -73,16 +73,18 @@ class KeyDemands:
         partitions: int,
         now: Digests | None,
         *,
+        is_clock: bool = False,
         reads_as_queries: bool = False,
     ) -> None:
-        """`now`: the values that are written now, where those are others than the stored ones."""
+        """`now`: the values that are written now, where those are others than the stored ones; `is_clock`: at any
+        moment, whatever a capture has of all its time."""
         self._values, self._item = values, item
         self._candidate = values.candidate
-        self._reads_as_queries = reads_as_queries
+        self._reads_as_queries, self._is_clock = reads_as_queries, is_clock
         self._stored = values.placed(partitions)
         self._partitions = partitions
         self._now = values.placed_requests(now, now, partitions) if now is not None else None
-        self._now_top = _top_share(now) if now is not None else 0.0
+        self._now_top = top_share(now) if now is not None else 0.0
         sizes = values.counted.sizes
         self._top = float(sizes[0] / sizes.sum()) if len(sizes) else 1.0
         self._prefixes = self._prefix_shares() if self._candidate.kind == HIERARCHICAL else np.empty(0)
@@ -130,9 +132,10 @@ class KeyDemands:
     def _keyed(self, operation: Operation, rate: float, charge_ru: float) -> KeyedDemand:
         own = self._values.of(operation.values) if operation.values else None
         keys: PlacedKeys
-        if own is not None and len(own) >= _SEEN_MIN:
+        is_now = self._is_clock and operation.kind in CREATING
+        if own is not None and len(own) >= _SEEN_MIN and not is_now:
             first = operation.values[self._candidate.paths[0]]
-            keys, top = self._values.placed_requests(first, own, self._partitions), _top_share(own)
+            keys, top = self._values.placed_requests(first, own, self._partitions), top_share(own)
         elif operation.kind in CREATING and self._now is not None:
             keys, top = self._now, self._now_top
         else:
@@ -208,7 +211,7 @@ _PREFIXES_MAX: Final = 10_000  # first levels that may span partitions
 _PARTITIONS_LEAST: Final = 4  # a container of one partition grows
 
 
-def _top_share(digests: Digests) -> float:
+def top_share(digests: Digests) -> float:
     if not len(digests):
         return 0.0
     _, counts = np.unique(digests, return_counts=True)

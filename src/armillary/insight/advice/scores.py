@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from armillary.insight.advice.advice_plan import Plan
 from armillary.insight.advice.candidate_keys import KeyValues
 from armillary.insight.advice.candidates import HIERARCHICAL, ID, SUFFIXED, Candidate
-from armillary.insight.advice.key_demands import KeyDemands, knows_key
+from armillary.insight.advice.key_demands import KeyDemands, knows_key, top_share
 from armillary.insight.advice.key_growth import OPEN_SET, KeyGrowth
+from armillary.insight.advice.reading.clock_values import Clock, clock_of
 from armillary.insight.advice.reading.data_profile import Profile
 from armillary.insight.advice.reading.leaf_columns import Digests
 from armillary.insight.advice.reading.row_times import Windows
 from armillary.insight.advice.reading.value_counts import Counted, Estimate, counted
-from armillary.insight.advice.request_load import ADDRESSED, Load
+from armillary.insight.advice.request_load import ADDRESSED, CREATING, Load
 from armillary.insight.planning import distributions, needs, partition_counts
 from armillary.insight.planning.needs import PartitionLoads, Requirement
 from armillary.insight.planning.operation_charges import ItemShape
@@ -35,6 +36,7 @@ _RESAMPLED: Final = 20_000
 _BOOTSTRAP_WORK: Final = 50_000  # values drawn for one candidate
 _WINDOWED_WRITES: Final = 1_000
 _REPEATED_MAX: Final = 0.01  # of ids
+_SPREAD_SHARE: Final = 0.05  # of the writes of a moment, above which a key follows the time
 
 
 @dataclass(slots=True)
@@ -55,6 +57,7 @@ class Scores:
     days_to_limit: float | None
     concentration: Estimate | None  # W; None: no times
     is_moving: bool  # writes go to other values from window to window
+    clock: Clock | None  # the key is the time of writing
     missing: Estimate
     fan_out: float
     single_share: float  # of requests that visit one partition
@@ -90,6 +93,10 @@ class Scores:
         visited = self.demands.visited
         rate = math.fsum(each.rate for each, _ in visited)
         return self.single_share - math.fsum(each.rate for each, _ in visited if each.kind in ADDRESSED) / rate
+
+    @property
+    def hottest_name(self) -> str:
+        return self.clock.name if self.clock is not None and self.clock.is_certain else self.top_name
 
     @property
     def required(self) -> Estimate:
@@ -178,16 +185,20 @@ class Scorer:
         found = values.counted
         distinct, exponent = self._distinct(values)
         top_share = self._top_share(values)
-        concentration, is_moving, now = self._concentration(values)
+        clock = self._clock(values)
+        concentration, is_moving, now = self._concentration(values, clock)
         largest = self._growth.largest(values, top_share, distinct.value, exponent, is_moving=is_moving)
         reads = [each for each in self.load.operations if each.kind in ADDRESSED]
         known = {*self.plan.known, *self.load.present_key}
         is_known = knows_key(candidate, known) if reads else None
-        demands = KeyDemands(values, self.load, self.item, self.base_partitions, now)
+        is_clock = clock is not None and clock.is_certain
+        demands = KeyDemands(values, self.load, self.item, self.base_partitions, now, is_clock=is_clock)
         requirement = self._required(demands)
         fanned = None
         if is_known is False:
-            as_queries = KeyDemands(values, self.load, self.item, self.base_partitions, now, reads_as_queries=True)
+            as_queries = KeyDemands(
+                values, self.load, self.item, self.base_partitions, now, is_clock=is_clock, reads_as_queries=True
+            )
             fanned = self._required(as_queries)
             if self.plan.known:  # the application has said what it knows
                 demands, requirement = as_queries, fanned
@@ -213,6 +224,7 @@ class Scorer:
             largest.days_to_limit,
             concentration,
             is_moving,
+            clock,
             self._missing(candidate),
             demands.fan_out(judged),
             demands.single_partition_share(judged),
@@ -334,7 +346,25 @@ class Scorer:
         drawn[:_RESAMPLED] = self._random.poisson(rows[:_RESAMPLED])
         return drawn
 
-    def _concentration(self, values: KeyValues) -> tuple[Estimate | None, bool, Digests | None]:
+    def _clock(self, values: KeyValues) -> Clock | None:
+        """Of any part of a key."""
+        items = self.today_bytes / self.profile.item_bytes if self.profile.item_bytes else 0.0
+        writes_s = math.fsum(each.rate for each in self.load.operations if each.kind in CREATING)
+        is_seen = len(self.load.writes) >= _WINDOWED_WRITES  # then the writes themselves tell
+        for number, part in enumerate(values.candidate.parts):
+            if part.grain is not None and len(values.candidate.parts) > 1:
+                continue  # windows of time show it: parts of times have many rows each
+            found = clock_of(self.profile, part.path, values.parts[number], items, writes_s, part.grain)
+            if found is not None and (found.is_certain or not is_seen):
+                return found
+        return None
+
+    def _concentration(self, values: KeyValues, clock: Clock | None) -> tuple[Estimate | None, bool, Digests | None]:
+        if clock is not None and clock.is_certain:
+            now = values.at_one_moment(clock.path, clock.now)
+            share, top = clock.share_of_minute, top_share(now)
+            interval = distributions.wilson(top, len(now)) if top < 1.0 else (top, top)
+            return Estimate(share * top, *(share * end for end in interval)), top > _SPREAD_SHARE, now
         windows = self.windows
         digests = self._window_values(values) if windows is not None else None
         if windows is None or digests is None or not windows.rows:

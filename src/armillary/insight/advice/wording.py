@@ -11,7 +11,18 @@ from typing import Final
 
 from armillary.insight.advice.advisor import HARDLY_REPEATS, Advice, first_levels, least_poor, room_until
 from armillary.insight.advice.candidates import CONCATENATED, HIERARCHICAL, ID, SINGLE, SUFFIXED
-from armillary.insight.advice.gates import CHANGING, FULL, HOT, MISSING, UNFIT, Gate, interval_text, percent, size_text
+from armillary.insight.advice.gates import (
+    CHANGING,
+    FULL,
+    HOT,
+    MISSING,
+    UNFIT,
+    Gate,
+    grain_text,
+    interval_text,
+    percent,
+    size_text,
+)
 from armillary.insight.advice.key_demands import ALL
 from armillary.insight.advice.ranking import HOT_WRITES, SURCHARGE_GOOD, WORDS, Judged, may_be_hot
 from armillary.insight.advice.reading.value_counts import Estimate
@@ -77,6 +88,8 @@ def _flaw(judged: Judged, advice: Advice) -> str:
     scores, key = judged.scores, judged.key
     for gate in judged.gates:
         return f"{key} {_gate_clause(gate, scores, advice)}"
+    if is_clock(scores) and scores.clock is not None:
+        return f"{key} sends 100 % of the writes of {grain_text(scores.clock.grain_s)} to one value"
     if scores.concentration is not None and scores.concentration.value >= HOT_WRITES:
         window = window_text(advice)
         return f"{key} sends {percent(scores.concentration.value)} of the writes of {window} to one value"
@@ -99,6 +112,14 @@ def _flaw(judged: Judged, advice: Advice) -> str:
     return ""
 
 
+def is_clock(scores: Scores) -> bool:
+    """Whether a key is the time of writing and nothing else."""
+    candidate, clock = scores.candidate, scores.clock
+    is_first = candidate.kind == HIERARCHICAL and clock is not None and candidate.paths[0] == clock.path
+    alone = is_first or (len(candidate.parts) == 1 and candidate.kind != SUFFIXED)
+    return clock is not None and clock.is_certain and alone
+
+
 def _gate_clause(gate: Gate, scores: Scores, advice: Advice) -> str:
     hedge = "" if gate.is_broken else "perhaps "
     if gate.name == FULL:
@@ -107,7 +128,7 @@ def _gate_clause(gate: Gate, scores: Scores, advice: Advice) -> str:
         name = f" for {name_text(scores.top_name)}" if scores.top_name else ""
         return f"alone {hedge}reaches {limit}{name}{when_text(scores, advice)} ({share} of the bytes)"
     if gate.name == HOT:
-        name = f" ({name_text(scores.top_name)})" if scores.top_name else ""
+        name = f" ({name_text(scores.hottest_name)})" if scores.hottest_name else ""
         return f"{hedge}puts {scores.hottest_value_ru:,.0f} RU/s on one value{name}"
     if gate.name == MISSING:
         return f"is missing in {percent(scores.missing.value)} of the rows"
@@ -214,7 +235,8 @@ def figures_of(scores: Scores, advice: Advice) -> list[str]:
         required = scores.required
         found.append(f"RU/s {required.value:,.0f} ({required.low:,.0f} to {required.high:,.0f})")
     if scores.concentration is not None:
-        text = f"largest share of the writes of {window_text(advice)} {percent(scores.concentration.value)}"
+        window = window_text(advice) if scores.clock is None else grain_text(max(60.0, scores.clock.grain_s))
+        text = f"largest share of the writes of {window} {percent(scores.concentration.value)}"
         found.append(text + _shares(scores.concentration))
     return found
 
@@ -227,7 +249,12 @@ def _against(judged: Judged, advice: Advice) -> Iterable[Reason]:
     scores = judged.scores
     for gate in judged.gates:
         yield Reason(False, gate.text, gate.example)
-    if scores.concentration is not None and (scores.concentration.value >= HOT_WRITES or may_be_hot(scores)):
+    if scores.clock is not None and is_clock(scores):
+        text = f"it is the time of writing: all writes of {grain_text(scores.clock.grain_s)} go to one value"
+        rate = f"{scores.clock.writes_s:,.1f} a second"
+        origin = "by the rates given" if advice.load.is_known else "by the items and the time that they were written in"
+        yield Reason(False, f"{text}, {rate} {origin}", scores.clock.name)
+    elif scores.concentration is not None and (scores.concentration.value >= HOT_WRITES or may_be_hot(scores)):
         text = f"one value gets {percent(scores.concentration.value)} of the writes of {window_text(advice)}"
         yield Reason(False, text + _shares(scores.concentration), name_text(scores.top_name))
     fanning = scores.demands.fanning(scores.judged_partitions)

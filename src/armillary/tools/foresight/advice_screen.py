@@ -9,7 +9,7 @@ from typing import Any, Final
 from armillary.insight.advice.gates import size_text
 from armillary.insight.advice.ranking import WORDS
 from armillary.tools.foresight.inputs import COLUMNS, say_points, say_wrapped
-from armillary.tools.screen import Screen, counted, one_line
+from armillary.tools.screen import Screen, counted, one_line, size
 
 _KEY_CHARACTERS: Final = 24
 _LISTED_MAX: Final = 12
@@ -56,7 +56,7 @@ def _draw_table(screen: Screen, content: dict[str, Any]) -> None:
                     each["verdict"],
                     f"{each['requiredRu']:,}" if each["requiredRu"] is not None else _UNKNOWN,
                     f"{each['monthly']['total']:,.0f}" if each["monthly"] is not None else _UNKNOWN,
-                    size_text(scores["largestBytes"]["value"] or 0),
+                    size(int(scores["largestBytes"]["value"] or 0)),
                     _day(days, content["inputs"]["horizonDays"]),
                     f"{scores['fanOut']['value']:.1f}",
                 ),

@@ -33,6 +33,7 @@ from armillary.tools.foresight.advice_screen import draw_advice
 from armillary.tools.foresight.advise_definition import asked_definition, definition_of
 from armillary.tools.foresight.advise_sources import Rows, columns_named_by_values, rows_of
 from armillary.tools.foresight.inputs import (
+    asked_bounds,
     asked_index_share,
     asked_limits,
     asked_prices,
@@ -78,7 +79,7 @@ def run_advise(arguments: dict[str, Any], settings: Settings) -> int:
         if "profile" not in arguments and "limits" in rows.figures:
             of_server = PartitionLimits.from_json(rows.figures["limits"])
             workload = _workload(arguments, of_server)
-            plan = replace(plan, limits=_limits(arguments, workload, of_server))
+            plan = replace(plan, limits=asked_bounds(arguments, workload.bounds if workload is not None else of_server))
         if "definition" not in arguments:
             definition = definition_of(rows.figures, arguments["source"])
     profiler = Profiler(rows=sample_rows, seed=plan.seed, named=named, indexing=definition.indexing)
@@ -188,7 +189,7 @@ def _plan(arguments: dict[str, Any], workload: Workload | None) -> Plan:
         is_autoscale=is_autoscale,
         is_serverless="serverless" in arguments,
         utilisation=utilisation,
-        limits=_limits(arguments, workload, asked_limits(arguments)),
+        limits=asked_bounds(arguments, workload.bounds if workload is not None else asked_limits(arguments)),
         index_share=asked_index_share(arguments),
         must=_paths(arguments, "must"),
         never=_paths(arguments, "never"),
@@ -230,17 +231,6 @@ def _growth(arguments: dict[str, Any]) -> float:
         return size_bytes(amount) / duration_s(_PERIODS.get(period, period)) * DAY_S
     except (ValueError, ZeroDivisionError):
         raise bad_request(f"--growth is {arguments['growth']!r}; expected a size by time such as 2GB/day.") from None
-
-
-def _limits(arguments: dict[str, Any], workload: Workload | None, defaults: PartitionLimits) -> PartitionLimits:
-    """Of options first, then of the workload, then of the profile or the server."""
-    known = workload.bounds if workload is not None else defaults
-    storage = _size(arguments, "partition_storage", known.storage_bytes)
-    logical = _size(arguments, "logical_partition_storage", known.logical_bytes)
-    throughput = arguments.get("partition_throughput", known.throughput_ru)
-    if throughput < 1 or not storage or not logical:
-        raise bad_request("The limits of partitions are numbers from 1 on.")
-    return replace(known, storage_bytes=int(storage), logical_bytes=int(logical), throughput_ru=throughput)
 
 
 def _workload(arguments: dict[str, Any], defaults: PartitionLimits) -> Workload | None:

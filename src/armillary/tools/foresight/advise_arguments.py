@@ -48,7 +48,11 @@ def _add_requests(parser: argparse.ArgumentParser) -> None:
 def _add_candidates(parser: argparse.ArgumentParser) -> None:
     several = "; may be given several times"
     parser.add_argument(
-        "--candidate", metavar="PATH[,PATH...]", action="append", help=f"a key to be judged in any case{several}"
+        "--candidate",
+        metavar="PATH[,PATH...]",
+        action="append",
+        help="a key to be judged in any case: paths, or one such as {tenantId}-{createdAt:day} or {tenantId}-{0..15}"
+        + several,
     )
     parser.add_argument("--must", metavar="PATH", action="append", help=f"a path that the key must have{several}")
     parser.add_argument("--never", metavar="PATH", action="append", help=f"a path that no key may have{several}")
@@ -75,6 +79,3 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--definition", metavar="FILE", help="a JSON file with the indexing policy, as the SQL API has it"
     )
-    parser.add_argument("--partition-storage", metavar="SIZE", help="of a physical partition (default: 50GB)")
-    parser.add_argument("--logical-partition-storage", metavar="SIZE", help="of one key (default: 20GB)")
-    parser.add_argument("--partition-throughput", metavar="RU", type=int, help="of a partition (default: 10000)")

@@ -58,6 +58,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     model.add_argument("--items", metavar="N", type=int, help="that are stored in the end (default: 20000)")
     model.add_argument("--looks", metavar="N", type=int, help="on the way, from 1 to 8 (default: 8)")
     _add_profile(model)
+    _add_bounds(model)
     _add_output(model)
 
 
@@ -75,9 +76,16 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_bounds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--partition-storage", metavar="SIZE", help="of a physical partition (default: 50GB)")
+    parser.add_argument("--logical-partition-storage", metavar="SIZE", help="of one key (default: 20GB)")
+    parser.add_argument("--partition-throughput", metavar="RU", type=int, help="of a partition (default: 10000)")
+
+
 def add_report_options(parser: argparse.ArgumentParser, seeded: str) -> None:
     """What all foresight commands take."""
     _add_profile(parser)
+    _add_bounds(parser)
     parser.add_argument(
         "--as",
         choices=("armillary", "cloud"),

@@ -8,7 +8,6 @@ from armillary import __version__, limits
 from armillary.errors import bad_request
 from armillary.insight.planning.estimate import EstimateOptions, estimate
 from armillary.insight.planning.needs import UTILISATION
-from armillary.insight.planning.toml_tables import size_bytes
 from armillary.insight.planning.workload import Workload, parse_workload, read_workload
 from armillary.insight.report.estimate_page import estimate_page
 from armillary.tools.commands.report import write_page
@@ -17,12 +16,14 @@ from armillary.tools.foresight.inputs import (
     asked_limits,
     asked_prices,
     asked_seed,
+    asked_size,
     asked_time_s,
     price_warnings,
     read_text,
     reader_beside,
     say_points,
     say_wrapped,
+    with_asked_bounds,
 )
 from armillary.tools.screen import Screen, percent, size, units
 
@@ -52,7 +53,7 @@ def run_estimate(arguments: dict[str, Any]) -> int:
         asked_index_share(arguments),
         "dynamic" in arguments,
     )
-    content = estimate(_workload(arguments), prices, options)
+    content = estimate(with_asked_bounds(_workload(arguments), arguments), prices, options)
     content["warnings"] += price_warnings(prices)
     if "html" in arguments:
         write_page(estimate_page(content, __version__), arguments["html"])
@@ -91,19 +92,11 @@ def _document(arguments: dict[str, Any]) -> dict[str, Any]:
                 operation["rows"] = arguments.get("rows", _ROWS)
                 operation["filter"] = ["/key"] if name == "queries" else []
             operations.append(operation)
-    item_bytes = _asked_size(arguments, "item_size", limits.KB)
-    data = {"size": _asked_size(arguments, "size", 0), "item_bytes": item_bytes, "keys": keys}
+    item_bytes = asked_size(arguments, "item_size", limits.KB)
+    data = {"size": asked_size(arguments, "size", 0), "item_bytes": item_bytes, "keys": keys}
     if "terms" in arguments:
         data["terms"] = arguments["terms"]
     return {"container": container, "data": data, "operations": operations}
-
-
-def _asked_size(arguments: dict[str, Any], name: str, default: int) -> int:
-    try:
-        return size_bytes(arguments[name]) if name in arguments else default
-    except ValueError:
-        option = name.replace("_", "-")
-        raise bad_request(f"--{option} is {arguments[name]!r}; expected a size such as 1KB or 500GB.") from None
 
 
 # What is printed.

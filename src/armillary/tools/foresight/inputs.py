@@ -5,6 +5,7 @@ lines that fit a terminal of 80 columns.
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,8 @@ from armillary.errors import bad_request
 from armillary.insight.planning.estimate import INDEX_SHARE_CLOUD
 from armillary.insight.planning.partition_counts import PartitionLimits
 from armillary.insight.planning.prices import Prices, own_prices, parse_prices
-from armillary.insight.planning.toml_tables import duration_s
+from armillary.insight.planning.toml_tables import duration_s, size_bytes
+from armillary.insight.planning.workload import Workload
 from armillary.tools.profiles import TODAY
 from armillary.tools.resolve import resolve
 from armillary.tools.screen import Screen, size
@@ -21,6 +23,7 @@ from armillary.tools.screen import Screen, size
 COLUMNS: Final = 80
 _FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 _SEED_MAX: Final = 10**9
+BOUNDS: Final = ("partition_storage", "logical_partition_storage", "partition_throughput")  # options
 
 
 def read_text(name: str) -> str:
@@ -77,6 +80,29 @@ def asked_limits(arguments: dict[str, Any]) -> PartitionLimits:
         settings.partitioned_throughput_min_ru,
         settings.throughput_max_ru,
     )
+
+
+def asked_bounds(arguments: dict[str, Any], known: PartitionLimits) -> PartitionLimits:
+    """What options say of partitions, instead of the workload, the profile or the server."""
+    storage = asked_size(arguments, "partition_storage", known.storage_bytes)
+    logical = asked_size(arguments, "logical_partition_storage", known.logical_bytes)
+    throughput = arguments.get("partition_throughput", known.throughput_ru)
+    if throughput < 1 or not storage or not logical:
+        raise bad_request("The limits of partitions are numbers from 1 on.")
+    # A key lies in one partition, so that it cannot hold more than that.
+    return replace(known, storage_bytes=storage, logical_bytes=min(logical, storage), throughput_ru=throughput)
+
+
+def with_asked_bounds(workload: Workload, arguments: dict[str, Any]) -> Workload:
+    return replace(workload, bounds=asked_bounds(arguments, workload.bounds))
+
+
+def asked_size(arguments: dict[str, Any], name: str, default: int) -> int:
+    try:
+        return size_bytes(arguments[name]) if name in arguments else default
+    except ValueError:
+        option = name.replace("_", "-")
+        raise bad_request(f"--{option} is {arguments[name]!r}; expected a size such as 1KB or 500GB.") from None
 
 
 def asked_index_share(arguments: dict[str, Any]) -> float:

@@ -20,6 +20,7 @@ from armillary.tools.foresight.inputs import (
     reader_beside,
     say_points,
     say_wrapped,
+    with_asked_bounds,
 )
 from armillary.tools.screen import Screen
 
@@ -50,6 +51,7 @@ def run_scale_model(arguments: dict[str, Any]) -> int:
     seed = asked_seed(arguments)
     file = arguments["workload"]
     workload = parse_workload(read_text(file), reader_beside(file), seed, asked_limits(arguments))
+    workload = with_asked_bounds(workload, arguments)
     for_s = asked_time_s(arguments, "horizon", "--for", _FOR_S)
     if not 60.0 <= for_s <= _FOR_S_MAX:
         raise bad_request(f"--for is {arguments['horizon']}; expected a time from 1min to 120mo.")

@@ -13,6 +13,7 @@ from armillary.insight.planning.workload import read_workload
 from armillary.insight.report.simulation_page import comparison_page, simulation_page
 from armillary.tools.commands.report import write_page
 from armillary.tools.foresight.inputs import (
+    BOUNDS,
     asked_index_share,
     asked_limits,
     asked_prices,
@@ -23,6 +24,7 @@ from armillary.tools.foresight.inputs import (
     reader_beside,
     say_points,
     say_wrapped,
+    with_asked_bounds,
 )
 from armillary.tools.screen import Screen, percent, size
 
@@ -70,10 +72,13 @@ def run_simulate(arguments: dict[str, Any]) -> int:
     def run(content: dict[str, Any], other_seed: int | None = None) -> dict[str, Any]:
         chosen = seed if other_seed is None else other_seed
         workload = read_workload(content, reader_beside(arguments["workload"]), chosen, limits)
-        found = simulate(workload, prices, options)
+        found = simulate(with_asked_bounds(workload, arguments), prices, options)
         found["warnings"] += price_warnings(prices)
         return found
 
+    varied = [each for each in arguments.get("vary", ()) if each.startswith("limits.")]
+    if varied and any(name in arguments for name in BOUNDS):
+        raise bad_request(f"--vary {varied[0]} goes without options for the limits of partitions.")
     if "vary" in arguments:
         content = compared(document, parse_variations(arguments["vary"]), run)
     else:

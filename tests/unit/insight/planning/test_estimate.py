@@ -194,3 +194,26 @@ def test_refusals_of_the_command(arguments: list[str], expected: str, capsys: py
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(f"armillary: {expected}")
+
+
+def test_options_for_the_limits_of_partitions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They hold for all commands, before the limits of the workload file; a key holds no more than its partition."""
+    rates = ("--reads", "500", "--creates", "100", "--size", "300GB")
+    assert main(["estimate", *rates, "--partition-storage", "10GB", "--partition-throughput", "5000", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["required"]["manual"]["partitions"] == 32
+    assert "A partition holds 10 GB and carries 5,000 RU/s, one key holds 10 GB" in found["assumptions"][1]
+    file = tmp_path / "workload.toml"
+    file.write_text(
+        'container = { partition_key = ["/k"], throughput = 4000 }\nlimits = { partition_storage = "40GB" }\n'
+        'data = { size = "300GB", item_bytes = 1024, keys = { uniform = 5000 } }\n'
+        'operations = [{ kind = "create", rate = 10 }]\n'
+    )
+    planned = ["simulate", "--workload", str(file), "--for", "2d", "--json"]
+    counts = []
+    for options in ((), ("--partition-storage", "5GB")):
+        assert main([*planned, *options]) == 0
+        counts.append(json.loads(capsys.readouterr().out)["timeline"][-1]["partitions"])
+    assert counts[1] >= 4 * counts[0]
+    assert main([*planned, "--partition-storage", "5GB", "--vary", "limits.partition_storage=1GB,2GB"]) == 2
+    assert "goes without options for the limits" in capsys.readouterr().err

@@ -1,6 +1,6 @@
-"""Times in items: recognising paths that hold them (ISO 8601 or seconds or milliseconds since 1970), which of these is
-the time of writing, and what happens in windows of it. A date, a month or a type that many writes share at the same
-time is what makes a partition hot, and only windows of time show it.
+"""Times in items: recognising paths that hold them (ISO 8601, digits such as 202601311559, or seconds or milliseconds
+since 1970), which of these is the time of writing, and what happens in windows of it. A date, a month or a type that
+many writes share at the same time is what makes a partition hot, and only windows of time show it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ TIMELY: Final = 0.99  # of the values that have to be times
 DAY_S: Final = 86_400.0
 GRAINS: Final = ("month", "day", "hour")
 _ISO: Final = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?)?")
-_OFFSET_AT: Final = 16  # no earlier can an offset begin: 2026-01-01T00:00+02:00
+# Buckets of time: 202601, 20260131, 2026013115, 202601311559, 20260131155930, with or without signs between.
+_DIGITS: Final = re.compile(
+    r"(20\d\d)[-/.]?(0[1-9]|1[0-2])"
+    r"(?:[-/.]?(0[1-9]|[12]\d|3[01])(?:[-T _]?([01]\d|2[0-3])(?::?([0-5]\d)(?::?([0-5]\d))?)?)?)?"
+)
+_WEEK: Final = re.compile(r"20\d\d-?W[0-5]\d")
+_DIGITS_MAX: Final = 20_991_231_235_959
 _EPOCH_S: Final = (946_684_800.0, 4_102_444_800.0)  # the years 2000 to 2100
 _LOOKED_AT: Final = 50  # values of a batch that tell whether the others are worth parsing
 _WINDOWS_S: Final = (60.0, 600.0, 3_600.0, 21_600.0, DAY_S, 7 * DAY_S, 30 * DAY_S, 365 * DAY_S)
@@ -63,6 +69,8 @@ def _second(value: Any) -> float:
     kind = type(value)
     if kind is str:
         return _of_text(value)
+    if kind is int and value <= _DIGITS_MAX and (second := _of_digits(str(value))) is not None:
+        return second  # an epoch of ten digits that begins with 20 would be of 2033 or later
     if kind is int or kind is float:
         for scale in (1.0, 1e3, 1e6):
             if _EPOCH_S[0] <= value / scale <= _EPOCH_S[1]:
@@ -71,13 +79,31 @@ def _second(value: Any) -> float:
 
 
 def _of_text(text: str) -> float:
-    if not 7 <= len(text) <= 35 or _ISO.fullmatch(text) is None:
+    if not 6 <= len(text) <= 35:
         return float("nan")
+    is_week = _WEEK.fullmatch(text) is not None
+    if _ISO.fullmatch(text) is None and not is_week:
+        second = _of_digits(text)
+        return second if second is not None else float("nan")
     try:
-        found = datetime.fromisoformat(f"{text}-01" if len(text) == 7 else text.replace(",", "."))
+        is_month = len(text) == len("2026-01") and not is_week
+        found = datetime.fromisoformat(f"{text}-01" if is_month else text.replace(",", "."))
     except ValueError:
         return float("nan")
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _of_digits(text: str) -> float | None:
+    """A year and month at least, as buckets of time have them."""
+    found = _DIGITS.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(part) if part else None for part in found.groups())
+    assert year is not None and month is not None
+    try:
+        return datetime(year, month, day or 1, hour or 0, minute or 0, second or 0, tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def is_text_time(value: Any) -> bool:
