@@ -4,11 +4,13 @@ are malformed or that stand for more than they are."""
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -25,6 +27,7 @@ from armillary.model.binary_json.packed_strings import pack
 from armillary.model.binary_json.type_markers import SYSTEM_STRINGS
 
 COUNT = 100_000
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 # The test vectors of the Rust client (testdata/binary_json_vectors.json of azure_data_cosmos_driver), without those of
 # GUID strings, whose digits it reads in another order than the .NET client writes them.
@@ -70,6 +73,21 @@ NET: list[tuple[str, Any]] = [
 def test_known_answers(body: str, value: Any) -> None:
     found = decode(bytes.fromhex(body))
     assert (found, type(found)) == (value, type(value))
+
+
+# What the Rust client's codec (azure_data_cosmos_driver 1.0.0) writes for a value, and what is written for it here, as
+# that codec has read it. The client writes the names of an object in alphabetical order.
+ANSWERS = [json.loads(line) for line in (FIXTURES / "binary_json_answers.jsonl").read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
+def test_known_answers_both_ways(answer: dict[str, Any]) -> None:
+    value = answer["value"]
+    text = orjson.dumps(value)
+    assert encode(value, len(text)).hex().upper() == answer["server"]
+    assert orjson.dumps(decode(bytes.fromhex(answer["server"]))) == text
+    read = decode(bytes.fromhex(answer["client"]))
+    assert orjson.dumps(read, option=orjson.OPT_SORT_KEYS) == orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def test_system_strings() -> None:
