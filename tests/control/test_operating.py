@@ -140,7 +140,10 @@ def test_read_only_mode_refuses_writes_at_every_door(start_operator: Start) -> N
     assert operator.send("POST", "faults", {"operations": "read", "count": 1, "delayMs": 1})[0] < 300
     assert operator.ask("GET", "ready") == {"status": "ready", "readOnly": True}
     assert operator.metric("read_only") == 1
-    operator.ask("PUT", "runtime", {"readOnly": False})
+    told = operator.command("containers", "create", "shop/more", "--partition-key", "/pk", code=2)
+    assert "`armillary runtime --no-read-only`" in told
+    assert operator.json("runtime", "--no-read-only")["readOnly"] is False
+    assert "--log-requests must be one of off," in operator.command("runtime", "--log-requests", "2", code=2)
     container.upsert_item({"id": "1", "pk": "a"})
     status, body = operator.send("PUT", "runtime", {"logRequests": "2"})
     assert (status, b"a share from 0 to 1" in body) == (400, True)

@@ -5,6 +5,7 @@ One server with a stopped clock answers all; one process for each width runs the
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import json
 import os
@@ -24,11 +25,14 @@ from support import terminal_program
 from support.process import KEY, READY_S, ServerProcess, clean_environment
 from support.server_operator import Operator
 
+import armillary
+
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 WORKLOADS = Path(__file__).parents[1] / "foresight" / "workloads"
 WIDTHS = (80, 120)
 ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?")
+PROGRESS = re.compile(r"[^\n]*━[^\n]*\d:\d\d:\d\d\n?")  # it was erased again
 
 COUNTRIES = ("de",) * 8 + ("at", "ch")
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -52,6 +56,22 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "backup-list": ("backup", "list", "{directory}/backups"),
     "account-keys-list": ("account-keys", "list"),
     "cluster-status": ("cluster", "status"),
+    "cluster-verify": ("cluster", "verify"),
+    "cluster-try": ("cluster", "try"),
+    "mode-show": ("mode",),
+    "runtime": ("runtime",),
+    "advise": ("advise", "{directory}/orders.jsonl"),
+    "scale-model": (
+        "scale-model",
+        "--workload",
+        str(WORKLOADS / "hot-key.toml"),
+        "--for",
+        "1d",
+        "--items",
+        "1000",
+        "--looks",
+        "1",
+    ),
     "estimate": ("estimate", "--workload", str(WORKLOADS / "hot-key.toml")),
     "simulate": ("simulate", "--workload", str(WORKLOADS / "scale-ups.toml"), "--for", "30d"),
     "simulate-varied": (
@@ -66,6 +86,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 WITHOUT_SERVER = (
     "cluster-status",
+    "cluster-verify",
+    "cluster-try",
+    "advise",
+    "scale-model",
     "estimate",
     "simulate",
     "simulate-varied",
@@ -74,6 +98,11 @@ WITHOUT_SERVER = (
 PROCEDURE = """function sum() {
   __.filter(doc => doc.total > 0, (error, docs) => __.response.setBody(docs.length));
 }"""
+
+
+def order_of(number: int) -> dict[str, object]:
+    order = {"id": f"{number:03}", "customer": f"c-{number % 15:02}", "country": COUNTRIES[number % 10]}
+    return {**order, "total": number * 1.5, "note": "Çok güzel, très bien, 漂亮 " * (number % 3)}
 
 
 @pytest.fixture(scope="module")
@@ -92,16 +121,11 @@ def shop(directory: Path) -> Iterator[Operator]:
         by_country = database.create_container("countries", PartitionKey("/country"), offer_throughput=20_000)
         database.create_container("carts", PartitionKey(["/tenant", "/user"], kind="MultiHash"), default_ttl=60)
         client.create_database("a-database-with-a-long-name-that-takes-space", offer_throughput=400)
-        for number in range(120):
-            order: dict[str, object] = {
-                "id": f"{number:03}",
-                "customer": f"c-{number % 15:02}",
-                "country": COUNTRIES[number % 10],
-            }
-            order |= {"total": number * 1.5, "note": "Çok güzel, très bien, 漂亮 " * (number % 3)}
+        for order in map(order_of, range(120)):
             by_customer.create_item(order)
             by_country.create_item(order)
         by_customer.scripts.create_stored_procedure({"id": "sum", "body": PROCEDURE})
+    (directory / "orders.jsonl").write_text("".join(f"{json.dumps(order_of(each))}\n" for each in range(1000)))
     rules = (
         ("--operation", "write", "--container", "shop/orders", "--every", "7", "--status", "429"),
         ("--operation", "query", "--probability", "0", "--seed", "1", "--delay-ms", "500"),
@@ -161,7 +185,8 @@ def masked(text: str) -> str:
     text = TIME.sub(lambda found: re.sub(r"\d", "0", found.group()), text)
     text = re.sub(r"\.\d{3}\+00:00", ".000+00:00", text)
     text = re.sub(r"\b[0-9a-f]{12}\b", "0" * 12, text)
-    text = re.sub(r"\d+ s (?=behind the machine)", "0 s ", text)
+    text = re.sub(r"\(stopped, \d+ s behind the machine\)", "(stopped)", text)
+    text = PROGRESS.sub("", text)
     return re.sub(r"[A-Za-z0-9+/]{80,}={0,2}", lambda found: "k" * len(found.group()), text)
 
 
@@ -194,6 +219,22 @@ def test_tables_are_those_of_the_snapshots(
         if not file.exists() or file.read_text("utf-8") != text:
             differing.append(f"{file.name}:\n{text}")
     assert not differing, "\n".join([*differing, "--renew-snapshots writes the files anew"])
+
+
+def test_every_table_of_the_commands_is_among_them(screens: dict[int, dict[str, str]], directory: Path) -> None:
+    """By the calls in the source: a command that draws a table needs a snapshot of it."""
+    root = Path(armillary.__file__).parent
+    drawing = {
+        (path.relative_to(root).as_posix(), node.lineno)
+        for path in (root / "tools").rglob("*.py")
+        if path.name != "screen.py"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr in ("table", "made_table")
+    }
+    for width in WIDTHS:
+        drawn = {(file, line) for file, line in json.loads((directory / f"commands-{width}.json.tables").read_text())}
+        assert drawn == drawing
 
 
 def test_every_snapshot_has_its_command() -> None:

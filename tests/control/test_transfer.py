@@ -273,6 +273,9 @@ def test_refusals(operator: Operator, name: str, tmp_path: Path) -> None:
     assert "the partition key /a" in other
     assert "needs a key" in _refused(operator, tmp_path, "import", f"cosmos:{operator.server.url}/a/b", "a/b")
     assert "--format" in _refused(operator, tmp_path, "import", "in.txt", "a/b")
+    told = _refused(operator, tmp_path, "import", "a/b", "in.jsonl")
+    assert "in the wrong order: write `armillary import " in told and "in.jsonl a/b`." in told
+    assert "write `armillary export a/b " in _refused(operator, tmp_path, "export", "out.csv", "a/b")
     assert "cannot be read" in _refused(operator, tmp_path, "import", "none.jsonl", "a/b")
     assert "--parallel" in _refused(operator, tmp_path, "import", "in.jsonl", "a/b", "--parallel", "0")
     assert "No server answers" in _refused(

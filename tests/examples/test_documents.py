@@ -102,7 +102,7 @@ def script_of(pages: list[str], place: Path) -> str:
     [
         (
             ["README.md", "docs/sql.md", "docs/table.md", "docs/mongo.md", "docs/gremlin.md"],
-            ["'customer': 'ada'", "shop/orders by /customer: 1 items", "[12.5]", "'RowKey': 'Ben'", "'name': 'Ben'"],
+            ["'customer': 'ada'", "by /customer: 1 item of 1 key", "[12.5]", "'RowKey': 'Ben'", "'name': 'Ben'"],
         ),
         (
             ["docs/connect.md"],

@@ -268,12 +268,12 @@ def run_drill(drill: Drill, crew: Crew) -> None:
     crew.work_on()
 
     # Read-only mode.
-    assert drill.control("PUT", "runtime", {"readOnly": True})["readOnly"]
+    assert "read-only      true" in drill.command("runtime", "--read-only", "--data", str(drill.directory))
     before_scrapes = crew.scrapes
     crew.wait_for_refusal("403/0")
     wait_for(lambda: crew.scrapes > before_scrapes + 2, "scrapes")
     assert "\narmillary_read_only 1\n" in crew.pages[-1]
-    drill.control("PUT", "runtime", {"readOnly": False})
+    drill.command("runtime", "--no-read-only", "--data", str(drill.directory))
     crew.work_on()
 
     # A restart, in which the upgrade is committed.

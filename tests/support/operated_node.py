@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from support.peers import Certificate
@@ -21,6 +22,7 @@ from armillary.storage.replication.replicated_engine import ReplicatedEngine
 
 
 class NoDoors:
+    sql: Any = SimpleNamespace(answer_at_once=None)
     sql_port: Any = None
     table: Any = None
     management: Any = None

@@ -1,5 +1,6 @@
 """Runs commands of Armillary one after the other in this process, which a test has given a pseudo-terminal: its one
-argument is a JSON file with a list of [name, arguments]. Before each, its name is printed on a line of its own.
+argument is a JSON file with a list of [name, arguments]. Before each, its name is printed on a line of its own. The
+calls that have drawn a table, as [file, line], are written beside that file.
 
 What differs from run to run is fixed here: the times of partitions in a plan, the sizes of backups and captures. What a
 cluster answers is canned, since its nodes need PostgreSQL."""
@@ -10,10 +11,14 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import armillary
+from armillary.tools import screen as screen_module
 from armillary.tools.cli import main
-from armillary.tools.cluster.commands import show_status
+from armillary.tools.cluster.commands import show_status, verify
+from armillary.tools.cluster.trial import _tell
 from armillary.tools.commands import backups
 from armillary.tools.foresight import capture
 from armillary.tools.querying.sql_pages import Figures
@@ -24,6 +29,10 @@ MARK = "@@@"
 
 class Cluster:
     """In the place of a server."""
+
+    def post(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
+        digests = [{"name": f"node{number}", "digest": "ab12" * 16, "reached": True} for number in (1, 2, 3)]
+        return {"complete": True, "equal": True, "mark": 1_234_567, "nodes": digests}
 
     def get(self, *path: str) -> dict[str, Any]:
         figures = {"alive": True, "drained": False, "silentSeconds": 0.0, "version": "0.1.0"}
@@ -52,18 +61,50 @@ def fix_what_varies() -> None:
         setattr(module, "size", lambda size_bytes: "1.0 MB")  # noqa: B010 - the name is imported there
 
 
+def note_tables() -> set[tuple[str, int]]:
+    """The places that call for tables from now on."""
+    noted: set[tuple[str, int]] = set()
+    made_table = Screen.made_table
+
+    def made(self: Screen, *arguments: Any, **named: Any) -> Any:
+        frame: Any = sys._getframe(1)
+        while frame.f_code.co_filename == screen_module.__file__:
+            frame = frame.f_back
+        source = Path(frame.f_code.co_filename).relative_to(Path(armillary.__file__).parent)
+        noted.add((source.as_posix(), frame.f_lineno))
+        return made_table(self, *arguments, **named)
+
+    Screen.made_table = made  # type: ignore[method-assign]
+    return noted
+
+
 def run(arguments: list[str]) -> int:
     if arguments == ["cluster", "status"]:
         return show_status(Cluster(), Screen(), {})  # type: ignore[arg-type]
+    if arguments == ["cluster", "verify"]:
+        return verify(Cluster(), Screen(), {})  # type: ignore[arg-type]
+    if arguments == ["cluster", "try"]:
+        _tell(Screen(), [_trial_node(number) for number in (1, 2, 3)], None)
+        return 0
     return main(arguments)
+
+
+def _trial_node(number: int) -> Any:
+    doors = {"sql": "http", "table": "http", "mongo": "mongodb", "gremlin": "ws", "portal": "http"}
+    addresses = {door: f"{scheme}://127.0.0.1:4{number}00{at}" for at, (door, scheme) in enumerate(doors.items())}
+    place = Path(f"/tmp/trial/node{number}")
+    process = SimpleNamespace(pid=1000 + number)
+    return SimpleNamespace(name=f"node{number}", region="local", process=process, doors=addresses, directory=place)
 
 
 if __name__ == "__main__":
     fix_what_varies()
+    tables = note_tables()
     for name, arguments in json.loads(Path(sys.argv[1]).read_text()):
         print(f"{MARK}{name}", flush=True)
         code = run(arguments)
         sys.stdout.flush()
         if code != 0:
             print(f"exit code {code}", flush=True)
+    Path(f"{sys.argv[1]}.tables").write_text(json.dumps(sorted(tables)))
     print(MARK, flush=True)

@@ -5,6 +5,8 @@ if it is not installed, the error names the command that installs it.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from armillary.testing.controls import Controls
@@ -24,6 +26,14 @@ _PACKAGES: Final = {
 }
 
 
+_MODULE_OF_FIXTURE: Final = {
+    "cosmos_client": "azure.cosmos",
+    "table_service_client": "azure.data.tables",
+    "gremlin_client": "gremlin_python.driver",
+    "mongo_client": "pymongo",
+}
+
+
 class MissingClient(ImportError):
     """A client package is not installed."""
 
@@ -37,6 +47,14 @@ def load(module: str, what: str) -> Any:
         name = packages.split()[0]
         message = f"{what} needs {name}, which cannot be imported ({error}): pip install {packages}"
         raise MissingClient(message) from None
+
+
+def preload(fixtures: Collection[str]) -> None:
+    """Import what the clients of these fixtures need. What is missing is told when the fixture is made."""
+    for fixture, module in _MODULE_OF_FIXTURE.items():
+        if fixture in fixtures:
+            with suppress(ImportError):
+                importlib.import_module(module)
 
 
 def cosmos_client(server: Controls, what: str = "cosmos_client", **options: Any) -> CosmosClient:

@@ -5,7 +5,7 @@ imports nothing of the server and no client until a test asks for a fixture.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
@@ -39,8 +39,12 @@ class Servers:
     def __init__(self) -> None:
         self._servers: dict[Any, ServerProcess] = {}
 
-    def ready(self, settings: Mapping[str, Any], seed: Callable[[Controls], object] | None) -> ServerProcess:
-        """The server with these settings, with what the seed has put there and nothing else."""
+    def ready(
+        self, settings: Mapping[str, Any], seed: Callable[[Controls], object] | None, fixtures: Collection[str]
+    ) -> ServerProcess:
+        """The server with these settings, with what the seed has put there and nothing else. `fixtures`: of the test,
+        whose clients are imported while a server starts."""
+        from armillary.testing.clients import preload
         from armillary.testing.server_process import ServerProcess
         from armillary.testing.server_settings import server_arguments
 
@@ -49,8 +53,11 @@ class Servers:
         if found is not None and found.is_running:
             found.restore_clean()
             return found
-        server = ServerProcess(**settings).start()
+        server = ServerProcess(**settings)
+        server.launch()
         try:
+            preload(fixtures)
+            server.wait_until_ready()
             if seed is not None:
                 seed(server)
             server.keep_clean()
@@ -102,7 +109,7 @@ def armillary(
         settings |= marker.kwargs
     refusal = ""
     try:
-        server = _armillary_servers.ready(settings, armillary_seed)
+        server = _armillary_servers.ready(settings, armillary_seed, request.fixturenames)
     except Failure as failure:
         refusal = failure.message
     if refusal:  # outside of the handler: pytest would show both errors

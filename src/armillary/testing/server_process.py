@@ -46,6 +46,11 @@ class ServerProcess(Controls):
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
+        self.launch()
+        return self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Begin to start the server; `wait_until_ready` ends it."""
         if self._process is not None:
             raise RuntimeError("the server has been started already")
         self.control_key = new_control_key()
@@ -65,6 +70,8 @@ class ServerProcess(Controls):
         )
         self._reader = threading.Thread(target=self._read_log, args=[self._process], name="server log", daemon=True)
         self._reader.start()
+
+    def wait_until_ready(self) -> Self:
         words = self._first_line().split()
         if words[:1] != ["ready"]:
             self.stop()

@@ -20,11 +20,13 @@ from armillary.tools.commands import arguments as server_commands
 from armillary.tools.commands.testing import arguments as testing_commands
 from armillary.tools.configuration.config_command import add_parsers as add_config_parsers
 from armillary.tools.configuration.config_command import run_config
+from armillary.tools.configuration.runtime_command import NAME as RUNTIME
+from armillary.tools.configuration.runtime_command import add_parser as add_runtime_parser
 from armillary.tools.emulator.emulator_command import add_parser as add_emulator_parser
 from armillary.tools.foresight import advise_arguments as advise_commands
 from armillary.tools.foresight import arguments as foresight_commands
 from armillary.tools.guide import overview as guide
-from armillary.tools.guide.command_parser import REFUSED, CommandParser
+from armillary.tools.guide.command_parser import REFUSED, CommandParser, offer_words
 from armillary.tools.guide.overview import help_text, overview
 from armillary.tools.options import Option
 from armillary.tools.querying import arguments as query_commands
@@ -77,7 +79,7 @@ def _main(arguments: Sequence[str] | None) -> int:
             truststore = parsed.pop("java", None)
             print(trust(_settings(parsed), truststore))
             return 0
-        if command in (*server_commands.NAMES, *testing_commands.NAMES):
+        if command in (*server_commands.NAMES, *testing_commands.NAMES, RUNTIME):
             # Of the settings they take where the server is; the rest of the arguments is their own.
             settings = _settings({name: value for name, value in parsed.items() if name in ("data", "config")})
             from armillary.tools.commands.run import run_command
@@ -196,6 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     advise_commands.add_parsers(commands, _command)
     guide.add_parsers(commands, _command)
     add_config_parsers(commands, _command, _add)
+    add_runtime_parser(commands, _command)
     add_emulator_parser(commands, _command, _add)
     health = _command(commands, "health", "ask a server whether it is ready; exit code 0 if it is")
     for name in ("data", "config"):
@@ -224,4 +227,5 @@ def _add(parser: argparse.ArgumentParser, option: Option) -> None:
     if option.is_flag:
         parser.add_argument(f"--{option.name}", action=argparse.BooleanOptionalAction, help=meaning)
     else:
-        parser.add_argument(f"--{option.name}", metavar=option.name.rpartition("-")[2].upper(), help=meaning)
+        action = parser.add_argument(f"--{option.name}", metavar=option.name.rpartition("-")[2].upper(), help=meaning)
+        offer_words(action, option.words)

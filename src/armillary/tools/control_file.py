@@ -18,6 +18,7 @@ from armillary.storage.directory import write_private
 
 CONTROL_FILE: Final = "control.json"
 RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
+_MEMORY: Final = "memory-"
 _KEY_BYTES: Final = 32
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
@@ -52,11 +53,23 @@ def new_control_key(clock: Clock) -> str:
 def memory_directory(port: int) -> Path | None:
     """Where the file of a server in memory is, which has no data directory: in the user's directory for running
     programs, else in that for their state. None: the user has neither."""
+    parent = _memory_parent()
+    return parent / f"{_MEMORY}{port}" if parent is not None else None
+
+
+def memory_servers() -> list[str]:
+    """The addresses of this user's servers in memory, and of those that were killed and not started again."""
+    parent = _memory_parent()
+    try:
+        listed = sorted(parent.glob(f"{_MEMORY}*")) if parent is not None else []
+    except OSError:
+        return []
+    return [url for url in (read_control(each).url for each in listed) if url is not None]
+
+
+def _memory_parent() -> Path | None:
     given = os.environ.get(RUNTIME_VARIABLE, "")
-    if os.path.isabs(given) and os.path.isdir(given):
-        return Path(given) / "armillary" / f"memory-{port}"
-    state = state_directory()
-    return state / f"memory-{port}" if state is not None else None
+    return Path(given) / "armillary" if os.path.isabs(given) and os.path.isdir(given) else state_directory()
 
 
 def state_directory() -> Path | None:

@@ -27,6 +27,7 @@ class Option(NamedTuple):
     is_number: bool  # the file may give it as a number, not only as text
     is_secret: bool  # never shown
     attribute: str = ""  # of Settings
+    words: tuple[str, ...] = ()  # values that shells complete
 
     @property
     def variable(self) -> str:
@@ -44,9 +45,11 @@ def setting(
     is_number: bool = False,
     is_secret: bool = False,
     is_flag: bool = False,
+    words: tuple[str, ...] = (),
 ) -> Any:
     is_flag = is_flag or isinstance(default, bool)
     option = Option(name, default_text or str(default), parse, expected, meaning, is_flag, is_number, is_secret)
+    option = option._replace(words=words)
     return field(default=default, repr=not is_secret, metadata={"option": option})
 
 
@@ -77,7 +80,7 @@ PORT: Final[dict[str, Any]] = {
 
 
 def choice(*words: str) -> dict[str, Any]:
-    return {"parse": parsing.choice(*words), "expected": "one of " + ", ".join(words)}
+    return {"parse": parsing.choice(*words), "expected": "one of " + ", ".join(words), "words": words}
 
 
 def whole_number(low: int, high: int, step: int = 1, unit: str = "") -> dict[str, Any]:

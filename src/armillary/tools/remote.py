@@ -18,11 +18,19 @@ from urllib.parse import quote, urlsplit
 
 from armillary.errors import Failure, Kind, bad_request
 from armillary.net.certificate import CERTIFICATE_FILE
-from armillary.tools.control_file import Control, local_host, memory_directory, pinned_context, read_control
+from armillary.tools.control_file import (
+    Control,
+    local_host,
+    memory_directory,
+    memory_servers,
+    pinned_context,
+    read_control,
+)
 from armillary.tools.settings import Settings
 
 TIMEOUT_S = 60.0
 TIMEOUT_S_MAX = 86_400.0
+_PROBE_S = 0.2
 _KINDS = {kind.name.lower(): kind for kind in Kind}
 
 
@@ -206,9 +214,12 @@ def find_server(settings: Settings, where: Where) -> Server:
     found = _find_control(settings, where)
     key = settings.control_key or found.key
     if key is None:
+        running = [url for url in memory_servers() if _is_listening(url)]
+        found_too = f" In memory run: {', '.join(running)}." if running else ""
         raise bad_request(
-            f"There is no control key in {settings.directory}, and ARMILLARY_CONTROL_KEY is not set. Name the "
-            "server's data directory with --data, or that of a server in memory by its address with --url."
+            f"There is no control key in {settings.directory}, and ARMILLARY_CONTROL_KEY is not set. Start a server "
+            "with `armillary serve`, or name the data directory of one with --data, or the address of one in memory "
+            f"with --url.{found_too}"
         )
     if where.url is None and settings.control_key is not None and not _is_ours(found.url, local_host(settings.host)):
         # The file may have come with a directory of others: what it names is not told a key that it does not hold.
@@ -272,6 +283,15 @@ def _find_control(settings: Settings, where: Where) -> Control:
             return found
     directory = memory_directory(port)
     return read_control(directory) if directory is not None else found
+
+
+def _is_listening(url: str) -> bool:
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 0), _PROBE_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _is_ours(url: str | None, host: str) -> bool:

@@ -1,6 +1,8 @@
 """What the commands print: tables, bars and progress for people, JSON for programs. Standard output carries results
 alone, so that it can be piped; progress goes to standard error. Names and values from requests may contain control
 characters, which a terminal would obey, and line ends, which would forge log lines: both are escaped.
+
+Rich is imported when a `Screen` is made or used: a server, which needs the escaping alone, starts without it.
 """
 
 from __future__ import annotations
@@ -12,14 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import compress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.markup import escape
-from rich.measure import Measurement
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _LINE_END: Final = re.compile("\n+")
@@ -33,7 +31,11 @@ _FULL, _EMPTY, _PARTS = "█", "░", " ▏▎▍▌▋▊▉"
 
 class Screen:
     def __init__(self, *, is_json: bool = False) -> None:
+        from rich.console import Console
+        from rich.markup import escape
+
         self.is_json = is_json
+        self._escape = escape
         self._console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, emoji=False)
         self._progress_console = Console(stderr=True)
         encoding = (self._console.encoding or "").lower()
@@ -45,10 +47,10 @@ class Screen:
 
     def say(self, text: str) -> None:
         # Not wrapped, so that lines can be searched; a terminal wraps by itself.
-        self._console.print(escape(printable(text)), soft_wrap=True)
+        self._console.print(self._escape(printable(text)), soft_wrap=True)
 
     def heading(self, text: str) -> None:
-        self._console.print(f"[bold]{escape(printable(text))}[/bold]")
+        self._console.print(f"[bold]{self._escape(printable(text))}[/bold]")
 
     @property
     def is_terminal(self) -> bool:
@@ -77,6 +79,8 @@ class Screen:
         drop: Sequence[str] = (),
     ) -> Table:
         """The same, to be shown by `watch`."""
+        from rich.measure import Measurement
+
         names = {column.removeprefix(">") for column in columns}
         drop = [name for name in drop if name in names]
         dropped: list[str] = []
@@ -90,27 +94,34 @@ class Screen:
     def _made(
         self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None, dropped: Sequence[str]
     ) -> Table:
+        from rich.table import Table
+
         box = None if self._is_plain else _box()
         table = Table(title=title, title_justify="left", box=box, header_style="bold", pad_edge=False)
         if dropped:
             what = "Columns that do not fit" if len(dropped) > 1 else "A column that does not fit"
-            table.caption, table.caption_justify = f"{what}: {escape(', '.join(dropped))}.", "left"
+            table.caption, table.caption_justify = f"{what}: {self._escape(', '.join(dropped))}.", "left"
         kept = [column.removeprefix(">") not in dropped for column in columns]
         for column in compress(columns, kept):
-            table.add_column(escape(column.removeprefix(">")), justify="right" if column.startswith(">") else "left")
+            table.add_column(
+                self._escape(column.removeprefix(">")), justify="right" if column.startswith(">") else "left"
+            )
         for row in rows:
-            table.add_row(*(escape(one_line(str(cell))) for cell in compress(row, kept)))
+            table.add_row(*(self._escape(one_line(str(cell))) for cell in compress(row, kept)))
         return table
 
     def watch(self, frame: Callable[[], Sequence[Table | str]], every_s: float, times: int | None) -> None:
         """Show frames in one place, as often as asked for or until Ctrl-C. Without a terminal they follow each
         other."""
+        from rich.console import Group
+        from rich.live import Live
+
         is_live = self._console.is_terminal
         with Live(console=self._console, auto_refresh=False) if is_live else nullcontext() as live:
             shown = 0
             try:
                 while True:
-                    parts = [escape(printable(each)) if isinstance(each, str) else each for each in frame()]
+                    parts = [self._escape(printable(each)) if isinstance(each, str) else each for each in frame()]
                     if live is not None:
                         live.update(Group(*parts), refresh=True)
                     else:
@@ -139,6 +150,8 @@ class Screen:
         if not self._progress_console.is_terminal:
             yield _growing(self._lines())
             return
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
         with Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),

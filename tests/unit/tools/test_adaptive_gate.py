@@ -13,20 +13,39 @@ from armillary.tools.transfer.files.csv_files import _sniffed
 
 async def test_refusals_halve_the_requests_and_then_their_operations() -> None:
     gate = AdaptiveGate(8, 100)
-    for _ in range(3):
+    leaving = asyncio.Event()
+
+    async def hold() -> None:
+        async with gate.passed():
+            await leaving.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):
+            group.create_task(hold())
+        await asyncio.sleep(0)
         gate.answered(40, 60)
-    assert (gate.limit, gate.operations) == (1, 100)
-    gate.answered(40, 60)
+        assert (gate.limit, gate.operations) == (2, 100)
+        leaving.set()
+    for _ in range(4):  # those that were under way
+        gate.answered(0, 100)
+    assert (gate.limit, gate.operations) == (1, 50)
+    gate.answered(40, 10)
     assert (gate.limit, gate.operations) == (1, 40)
     gate.answered(0, 40)
-    assert gate.operations == 1
-    for _ in range(200):
+    assert gate.operations == 20
+    for _ in range(80):
+        gate.answered(1, 0)
+    assert (gate.limit, gate.operations) == (1, 100)
+    for _ in range(40):
         gate.answered(1, 0)
     assert (gate.limit, gate.operations) == (8, 100)
 
 
 async def test_requests_that_were_sent_before_a_refusal_count_once() -> None:
     gate = AdaptiveGate(8, 100)
+    for _ in range(4):
+        gate.answered(100, 0)
+    assert gate.limit == 8  # doubled by the first round of answers
     entered = asyncio.Event()
     leaving = asyncio.Event()
 

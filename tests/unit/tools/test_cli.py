@@ -102,6 +102,7 @@ def test_a_directory_or_port_in_use_is_refused(start_server: StartServer, tmp_pa
     outcome = run_armillary("serve", "--data", str(tmp_path / "other"), "--sql-port", str(server.port))
     assert (outcome.returncode, outcome.stdout) == (2, "")
     assert f"Port {server.port} of 127.0.0.1 cannot be opened: Address already in use." in outcome.stderr
+    assert outcome.stderr.endswith("choose another port. --sql-port names it; 0 takes any free one.\n")
     assert "Traceback" not in outcome.stderr
 
 

@@ -42,6 +42,8 @@ def test_help_of_commands_is_that_of_their_parsers() -> None:
         (("serve", "--sql", "0"), "There is no option --sql. Did you mean --sql-port?"),
         (("containers", "create", "a/b", "--partion-key=/a"), "There is no option --partion-key. Did you mean --part"),
         (("scale",), "armillary scale: Give DATABASE[/CONTAINER]. `armillary help scale` shows the arguments."),
+        (("scale", "a/b", "abc"), "armillary scale: RU: 'abc' is not a whole number. `armillary help scale` shows"),
+        (("partit",), "Did you mean partitions?"),
         (("split", "a/b", "1", "2"), "armillary split: '2' is an argument too many."),
         (("query", "a/b", "c", "--output", "xml"), "--output: invalid choice: 'xml'"),
         (("xyzzy",), "armillary: There is no command 'armillary xyzzy'. `armillary help` lists the commands."),
@@ -77,6 +79,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     assert completions(script, "armillary", "containers", "c") == ["create"]
     assert completions(script, "armillary", "containers", "create", "--part") == ["--partition-key"]
     assert completions(script, "armillary", "query", "a/b", "SELECT 1", "--output", "") == ["table", "json", "csv"]
+    assert completions(script, "armillary", "serve", "--throughput", "") == ["enforce", "observe", "off"]
     assert completions(script, "armillary", "cluster", "fail") == ["failover", "failover-region"]
     assert completions(script, "armillary", "completion", "") == ["bash", "zsh", "fish", "--help"]
     (tmp_path / "armillary.toml").touch()
@@ -99,3 +102,7 @@ def test_other_shells_can_read_their_scripts(shell: str, tmp_path: Path) -> None
     file = tmp_path / "script"
     file.write_text(script)
     subprocess.run([program, "-n", str(file)], check=True)
+    if shell == "fish":
+        for line, expected in (("conta", "containers"), ("serve --throughput ", "enforce"), ("mode o", "observe")):
+            asked = [program, "--no-config", "-c", f"source {file}; complete -C 'armillary {line}'"]
+            assert expected in subprocess.run(asked, capture_output=True, text=True, check=True).stdout

@@ -19,7 +19,7 @@ from armillary.errors import Failure, Kind
 from armillary.tools.transfer.checkpoint import Checkpoint
 from armillary.tools.transfer.pipeline import BadRows, Pipeline
 from armillary.tools.transfer.places import Reading, sink_of, source_of
-from armillary.tools.transfer.rows import BadRow, Page, Row
+from armillary.tools.transfer.rows import BadRow, Page, Row, Written
 from armillary.tools.transfer.transforms import Transforms
 
 ITEMS: list[dict[str, Any]] = [
@@ -370,6 +370,41 @@ async def test_a_run_that_dies_anywhere_ends_the_same(tmp_path: Path) -> None:
         await run(out, bad, state, None)
         assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
         assert bad.read_bytes() == (tmp_path / "whole.bad").read_bytes()
+
+
+async def test_progress_moves_within_a_page(tmp_path: Path) -> None:
+    place = tmp_path / "in.jsonl"
+    place.write_text("\n".join(json.dumps(item) for item in ITEMS[:100]))
+
+    class Slow:
+        """A sink that has written some rows of a page when progress is shown."""
+
+        is_ordered, is_resumable, rows_ahead = False, False, 0
+
+        async def open(self, position: object) -> None: ...
+
+        async def write(self, rows: list[Row]) -> Written:
+            for self.rows_ahead in (25, 75, 50):  # the last: rows that are sent again
+                pipeline._show()
+            self.rows_ahead = 0
+            return Written(len(rows), 0.0, [])
+
+        def position(self) -> object: ...
+
+        async def close(self, *, is_complete: bool) -> None: ...
+
+    shown: list[tuple[int, float | None]] = []
+    pipeline = Pipeline(
+        source_of(str(place), Reading()),
+        Slow(),
+        Transforms(),
+        Checkpoint(tmp_path / "state", {}, is_restart=False),
+        BadRows(tmp_path / "bad", 0),
+        pages_at_once=4,
+        progress=lambda totals, share: shown.append((totals.rows, share)),
+    )
+    await pipeline.run()
+    assert shown == [(25, 0.25), (75, 0.75), (75, 0.5), (100, 1.0)]
 
 
 def test_states_of_other_runs_are_refused(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from armillary.errors import bad_request
 from armillary.tools.commands.arguments import container_path
 from armillary.tools.commands.verdicts import UNKNOWN, draw_comparison, draw_verdict, read_verdicts
 from armillary.tools.remote import Server
-from armillary.tools.screen import Screen, count, percent, size, throughput_text, units
+from armillary.tools.screen import Screen, count, counted, percent, size, throughput_text, units
 
 _EDGE_CHARACTERS = 6  # of a hash, to tell ranges apart
 _KEY_CHARACTERS_MAX = 40
-PARTITION_DROPS = ("parents", "full", "hashes", "would be", "RU/s", "keys", "size")
+PARTITION_DROPS = ("parents", "full", "hashes", "would be", "RU/s", "size", "keys")
 
 
 def draw_partitions(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
@@ -59,8 +59,11 @@ def asked_top(arguments: dict[str, Any]) -> dict[str, int]:
 
 def _draw(screen: Screen, container: dict[str, Any], content: dict[str, Any]) -> None:
     key = ", ".join(container["partitionKey"]) if container["partitionKey"] else "no key (fixed)"
+    keys = [each.get("keys") for each in content["partitions"]]
+    known = [each for each in keys if each is not None]  # a partition key is in one partition
+    distinct = f" of {counted(sum(known), 'key')}" if known and len(known) == len(keys) else ""
     screen.heading(
-        f"{content['database']}/{content['container']} by {key}: {count(container['items'])} items, "
+        f"{content['database']}/{content['container']} by {key}: {counted(container['items'], 'item')}{distinct}, "
         f"{size(container['bytes'])}, {throughput_text(container['throughput'])}"
     )
     screen.table(*partition_rows(screen, content), drop=PARTITION_DROPS)

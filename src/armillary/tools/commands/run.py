@@ -9,6 +9,7 @@ from typing import Any
 from armillary.tools.commands import access, databases, migrating, partitions, report, resharding, scripting, top
 from armillary.tools.commands import containers as container_commands
 from armillary.tools.commands.testing import clock, faults
+from armillary.tools.configuration.runtime_command import show_or_change
 from armillary.tools.foresight import capture
 from armillary.tools.remote import Server, Where, find_server
 from armillary.tools.screen import Screen
@@ -48,6 +49,7 @@ _COMMANDS: dict[tuple[str, str], Command] = {
     ("clock", "advance"): clock.advance_clock,
     ("clock", "run"): clock.run_clock,
     ("mode", ""): clock.set_mode,
+    ("runtime", ""): show_or_change,
     ("feed", "tail"): container_commands.tail_changes,
     ("script", "list"): scripting.list_scripts,
     ("script", "show"): scripting.show_script,

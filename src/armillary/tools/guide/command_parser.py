@@ -13,7 +13,10 @@ from typing import Any, Final, NoReturn
 
 REFUSED: Final = 2
 _LIKENESS_MIN: Final = 0.6
+_WORDS: Final = "offered_words"  # an attribute of actions
 _ARGUMENT: Final = re.compile(r"argument (?P<name>[^:]+): (?P<what>.*)", re.DOTALL)
+_NO_NUMBER: Final = re.compile(r"invalid (?P<kind>int|float) value: (?P<given>.*)", re.DOTALL)
+_NUMBERS: Final = {"int": "whole number", "float": "number"}
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -43,7 +46,9 @@ class CommandParser(argparse.ArgumentParser):
         if message.startswith(required):
             message = f"Give {message.removeprefix(required)}."
         elif named is not None:
-            message = f"{named['name']}: {named['what']}."
+            wrong = _NO_NUMBER.fullmatch(named["what"])
+            what = f"{wrong['given']} is not a {_NUMBERS[wrong['kind']]}" if wrong is not None else named["what"]
+            message = f"{named['name']}: {what}."
         program, _, command = self.prog.partition(" ")
         pointer = (
             f"`{program} help {command}` shows the arguments." if command else "`armillary help` lists the commands."
@@ -66,8 +71,8 @@ class CommandParser(argparse.ArgumentParser):
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Which of the known words was probably meant, as a sentence; empty if none is like it."""
     listed = list(known)
-    found = get_close_matches(word, listed, n=1, cutoff=_LIKENESS_MIN)
-    found = found or [each for each in listed if len(word.strip("-")) >= 3 and each.startswith(word)][:1]
+    found = [each for each in listed if len(word.strip("-")) >= 3 and each.startswith(word)][:1]
+    found = found or get_close_matches(word, listed, n=1, cutoff=_LIKENESS_MIN)
     return f" Did you mean {found[0]}?" if found else ""
 
 
@@ -92,6 +97,17 @@ def meanings_of(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 def option_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     return (action for action in parser._actions if action.option_strings)
+
+
+def offer_words(action: argparse.Action, words: Sequence[str]) -> None:
+    """Values of an option that completion offers. Unlike `choices` they do not decide what is accepted: a setting is
+    judged where its value is found, in a file and a variable too."""
+    setattr(action, _WORDS, tuple(words))
+
+
+def offered_words(action: argparse.Action) -> tuple[str, ...]:
+    words: Iterable[object] = getattr(action, _WORDS, ()) if action.choices is None else action.choices
+    return tuple(map(str, words))
 
 
 def options_of(parser: argparse.ArgumentParser) -> list[str]:

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from armillary.tools.guide.command_parser import commands_of, meanings_of, option_actions
+from armillary.tools.guide.command_parser import commands_of, meanings_of, offered_words, option_actions
 
 _FILES: Final = frozenset(("FILE", "DIR", "SOURCE", "SINK", "CONFIG", "DATA"))
 
@@ -58,7 +58,7 @@ def nodes(parser: argparse.ArgumentParser, path: tuple[str, ...] = ("armillary",
 def _value(action: argparse.Action) -> Value | None:
     if action.nargs == 0:
         return None
-    return Value(tuple(map(str, action.choices or ())), action.metavar in _FILES)
+    return Value(offered_words(action), action.metavar in _FILES)
 
 
 def _plain(text: str | None) -> str:
@@ -158,6 +158,7 @@ def _zsh(tree: list[Node]) -> str:
         "  esac",
         "  _describe -t commands armillary offered || _files",
         "}",
+        "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }",
         "compdef _armillary armillary",
         "",
     ]

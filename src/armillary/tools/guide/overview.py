@@ -20,7 +20,7 @@ _GROUPS: Final = (
     ("Items in and out", ("import", "export", "snapshot", "restore", "backup", "check", "upgrade")),
     ("Choose a partition key and a throughput", ("advise", "estimate", "simulate", "scale-model", "capture")),
     ("Test applications", ("faults", "clock", "mode")),
-    ("Operate", ("config", "account-keys", "cluster")),
+    ("Operate", ("health", "runtime", "config", "account-keys", "cluster")),
     ("This program", ("help", "completion", "version")),
 )
 _OTHERS: Final = "More"

@@ -60,6 +60,7 @@ class OperatingSettings:
         "one of off, errors, all, or a share from 0 to 1 such as 0.01",
         "Requests that are logged, one line each, without values of documents. off: none; failures of the server are "
         "logged in any case. errors: those that were refused. A share: so many of all, and those that were refused.",
+        words=("off", "errors", "all"),
         is_number=True,
     )
     log_slow_ms: int = setting(

@@ -25,7 +25,7 @@ from armillary.doors.table.door import TableDoor
 from armillary.errors import Failure, Kind
 from armillary.net.connection_limits import Crowd, Guest
 from armillary.net.hosts import HostNames
-from armillary.net.http import Handler, Headers, OnCrash, Patience, Refuse, Request, Response
+from armillary.net.http import AnswerAtOnce, Handler, Headers, OnCrash, Patience, Refuse, Request, Response
 from armillary.net.listen import Listener, listen, listen_for_frames
 from armillary.net.requests.request_watch import RequestWatch
 from armillary.net.service import Roster
@@ -63,6 +63,7 @@ class Entrances:
     management: HttpEntrance
     mongo: Callable[[Roster, Guest], asyncio.Protocol]  # makes the protocol of a connection
     gremlin: Callable[[Roster, HostNames, Guest], asyncio.Protocol]
+    sql_at_once: AnswerAtOnce | None = None
 
 
 def entrances_of(doors: Doors) -> Entrances:
@@ -72,6 +73,7 @@ def entrances_of(doors: Doors) -> Entrances:
         management=doors.management,
         mongo=lambda roster, guest: MongoConnection(doors.mongo, roster, guest),
         gremlin=lambda roster, hosts, guest: GremlinConnection(doors.gremlin, roster, hosts, guest),
+        sql_at_once=doors.sql.answer_at_once,
     )
 
 
@@ -100,7 +102,9 @@ async def open_ports(
     shared = Shared(settings, machine, crowd, tls, kept.runtime.watch)
     listeners: dict[str, Listener] = {}
     opened.push_async_callback(_close_ports, listeners, kept.runtime)
-    listeners["sql"] = await _open_sql_port(shared, "sql", settings.sql_port, entrances.sql)
+    listeners["sql"] = await _open_sql_port(
+        shared, "sql", settings.sql_port, entrances.sql, at_once=entrances.sql_at_once
+    )
     _keep_control(opened, settings, listeners["sql"].port, kept.control_key, tls)
     if settings.gateway_port is not None:
         gateway = DedicatedGateway(entrances.sql)
@@ -134,27 +138,37 @@ async def _close_ports(listeners: Mapping[str, Listener], runtime: Runtime) -> N
 
 
 async def _open_sql_port(
-    shared: Shared, door: str, port: int, entrance: HttpEntrance, open_targets: frozenset[bytes] = OPEN_TARGETS
+    shared: Shared,
+    door: str,
+    port: int,
+    entrance: HttpEntrance,
+    open_targets: frozenset[bytes] = OPEN_TARGETS,
+    at_once: AnswerAtOnce | None = None,
 ) -> Listener:
     """`open_targets`: what is answered under any host name, and without TLS where that is required."""
     settings = shared.settings
-    return await listen(
-        settings.host,
-        port,
-        entrance.answer,
-        tls=shared.tls.of(door),
-        requires_tls=settings.requires_tls,
-        refuse=entrance.refuse,
-        on_crash=entrance.on_crash,
-        constant_headers=SqlDoor.constant_headers,
-        hosts=host_names(settings),
-        open_targets=open_targets,
-        screen=entrance.screen,
-        crowd=shared.crowd,
-        clock=shared.machine,
-        watch=shared.watch,
-        door=door,
-    )
+    try:
+        return await listen(
+            settings.host,
+            port,
+            entrance.answer,
+            tls=shared.tls.of(door),
+            requires_tls=settings.requires_tls,
+            refuse=entrance.refuse,
+            on_crash=entrance.on_crash,
+            constant_headers=SqlDoor.constant_headers,
+            hosts=host_names(settings),
+            open_targets=open_targets,
+            screen=entrance.screen,
+            at_once=at_once,
+            crowd=shared.crowd,
+            clock=shared.machine,
+            watch=shared.watch,
+            door=door,
+        )
+    except Failure as failure:
+        failure.message += f" --{door}-port names it; 0 takes any free one."
+        raise
 
 
 def _keep_control(opened: AsyncExitStack, settings: Settings, port: int, control_key: str, tls: DoorTls) -> None:

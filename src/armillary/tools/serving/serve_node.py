@@ -168,6 +168,7 @@ async def _open_node(
         management=node.management,
         mongo=node.mongo.connect,
         gremlin=lambda roster, hosts, guest: node.gremlin.connect(roster, guest),
+        sql_at_once=node.sql.answer_at_once,
     )
     listeners |= await open_ports(opened, settings, machine, crowd, entrances, kept)
     for door, front in (("mongo", node.mongo), ("gremlin", node.gremlin)):

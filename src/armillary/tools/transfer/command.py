@@ -27,7 +27,7 @@ from armillary.tools.transfer.endpoints.cosmos_sink import CosmosSink
 from armillary.tools.transfer.endpoints.cosmos_source import CosmosSource, KeyPart, QuerySource
 from armillary.tools.transfer.endpoints.http_client import TIMEOUT_S
 from armillary.tools.transfer.pipeline import BadRows, Pipeline, Totals
-from armillary.tools.transfer.places import Reading, sink_of, source_of
+from armillary.tools.transfer.places import ENDINGS, Reading, sink_of, source_of
 from armillary.tools.transfer.rows import Document, Sink, Source
 from armillary.tools.transfer.transforms import Transforms
 
@@ -72,6 +72,7 @@ async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
         item_id=arguments.get("id"),
         drops=arguments.get("drop", ()),
     )
+    _refuse_swapped(name, arguments)
     _, database, _, container = container_path(arguments["container"])
     endpoint = endpoint_of(settings, arguments.get("url"), certificate, timeout_s)
     place = ContainerLink(database, container)
@@ -92,6 +93,15 @@ async def _run(name: str, arguments: dict[str, Any], settings: Settings) -> int:
     return await _carry(
         name, arguments, Parts(source, sink, transforms, checkpoint, BadRows(bad, checkpoint.bad_bytes))
     )
+
+
+def _refuse_swapped(name: str, arguments: dict[str, Any]) -> None:
+    """The container stands last in an import and first in an export: the other order is a common mistake."""
+    container, place = arguments["container"], arguments["place"]
+    is_place = container == "-" or ":" in container or Path(container).suffix in ENDINGS
+    if is_place and place.count("/") == 1 and not Path(place).exists() and ":" not in place:
+        order = f"{container} {place}" if name == "import" else f"{place} {container}"
+        raise bad_request(f"The container and the file are in the wrong order: write `armillary {name} {order}`.")
 
 
 def _exported(endpoint: CosmosEndpoint, place: ContainerLink, arguments: dict[str, Any]) -> Source:

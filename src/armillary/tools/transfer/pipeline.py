@@ -161,8 +161,17 @@ class Pipeline:
             if each.task.done() and not each.task.cancelled() and each.task.exception() is None
         )
         done = self.totals
-        self._rows_shown = max(self._rows_shown, done.rows + waiting + self._sink.rows_ahead)
-        self._progress(done._replace(rows=self._rows_shown), self._share)
+        ahead = waiting + self._sink.rows_ahead
+        self._rows_shown = max(self._rows_shown, done.rows + ahead)
+        self._progress(done._replace(rows=self._rows_shown), self._share_with(ahead))
+
+    def _share_with(self, ahead: int) -> float | None:
+        """The share of the source that is done, with the rows that are done of pages under way."""
+        read = self._running[-1].page.share if self._running else None
+        if read is None:
+            return self._share
+        done, rows = self._share or 0.0, sum(len(each.page.rows) for each in self._running)
+        return done + (read - done) * min(1.0, ahead / max(1, rows))
 
     async def _tell(self) -> None:
         """Where throughput is short a page takes a while: what is done of it is shown, too."""

@@ -20,7 +20,7 @@ from armillary.tools.transfer.files.json_files import JsonArraySource, JsonLines
 from armillary.tools.transfer.files.parquet_files import ParquetSink, ParquetSource
 from armillary.tools.transfer.rows import Sink, Source
 
-_ENDINGS: Final = {
+ENDINGS: Final = {
     ".json": "json",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -110,10 +110,10 @@ def _named_format(place: str, path: Path | None, how: Reading) -> str:
         return "bson"
     suffixes = [each.lower() for each in path.suffixes]
     ending = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] == ".gz" else suffixes[-1] if suffixes else ""
-    if ending not in _ENDINGS:
-        known = ", ".join(_ENDINGS)
+    if ending not in ENDINGS:
+        known = ", ".join(ENDINGS)
         raise bad_request(f"What {place} holds is not said by its ending ({known}): say it with --format.")
-    return _ENDINGS[ending]
+    return ENDINGS[ending]
 
 
 def _file(path: Path | None, form: str) -> Path:

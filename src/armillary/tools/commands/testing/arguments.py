@@ -14,11 +14,17 @@ NAMES: Final = ("faults", "clock", "mode")
 def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     _add_faults(commands, add_command)
     _add_clock(commands, add_command)
-    mode = of_server(add_command(commands, "mode", "say whether throughput is enforced, observed or off"))
+    mode = of_server(add_command(commands, "mode", "show or set whether throughput is enforced, observed or off"))
     mode.add_argument(
-        "mode", choices=("enforce", "observe", "off", "default"), help="default: as the server was started"
+        "mode",
+        nargs="?",
+        default=None,
+        choices=("enforce", "observe", "off", "default"),
+        help="default: as the server was started (without one: show the modes of all containers)",
     )
-    mode.add_argument("containers", metavar="DATABASE/CONTAINER", nargs="*", help="(default: all containers)")
+    mode.add_argument(
+        "containers", metavar="DATABASE/CONTAINER", nargs="*", default=[], help="(default: all containers)"
+    )
 
 
 def _add_faults(commands: Commands, add_command: AddCommand) -> None:

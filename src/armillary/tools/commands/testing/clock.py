@@ -1,5 +1,5 @@
-"""`armillary clock`, which shows, stops and moves the clock of a server, and `armillary mode`, which says whether
-budgets of request units are enforced, observed or off. Both are for tests of applications, while the server runs.
+"""`armillary clock`, which shows, stops and moves the clock of a server, and `armillary mode`, which shows and sets
+whether budgets of request units are enforced, observed or off. Both are for tests of applications.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _say_time(screen: Screen, content: dict[str, Any]) -> None:
 
 
 def set_mode(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
-    names = arguments["containers"]
+    names, listed = arguments["containers"], []
     paths = [container_path(name) for name in names]
     if not paths:
         listed = server.get("containers")["containers"]
@@ -68,6 +68,9 @@ def set_mode(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     if not paths:
         raise bad_request("There are no containers. Create one, or start the server with --throughput enforce.")
     mode = arguments["mode"]
+    if mode is None:
+        _show_modes(screen, listed)
+        return
     changed = [server.put(*path, "mode", body={"mode": None if mode == "default" else mode}) for path in paths]
     if screen.is_json:
         screen.content({"containers": changed})
@@ -75,3 +78,11 @@ def set_mode(server: Server, screen: Screen, arguments: dict[str, Any]) -> None:
     modes = {each["mode"] for each in changed}
     which = names[0] if len(names) == 1 else counted(len(names), "container")
     screen.say("; ".join(f"{which}: {each}, {_MODES.get(each, '')}" for each in sorted(modes)) + ".")
+
+
+def _show_modes(screen: Screen, containers: list[dict[str, Any]]) -> None:
+    if screen.is_json:
+        screen.content({"containers": containers})
+        return
+    rows = [[f"{each['database']}/{each['name']}", each["mode"], _MODES.get(each["mode"], "")] for each in containers]
+    screen.table(("container", "mode", "meaning"), rows, drop=("meaning",))

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 _DECREASE = 0.5
+_FIRST_REQUESTS = 4  # at a time, until the first answers are there
 
 
 class AdaptiveGate:
@@ -20,7 +21,8 @@ class AdaptiveGate:
         """`most`: requests at a time; `operations_max`: of one request."""
         self._most = most
         self._operations_max = operations_max
-        self.limit = float(most)
+        self.limit = float(min(most, _FIRST_REQUESTS))
+        self._is_starting = True  # until the first refusal the limit doubles with each round of answers
         self._operations = float(operations_max)
         self._running = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -60,12 +62,18 @@ class AdaptiveGate:
         """Operations of a request that were served, and that were refused for lack of throughput."""
         self._steady = max(0, self._steady - 1)
         if not refused:
-            self.limit = min(self._most, self.limit + 1 / max(1.0, self.limit))
-            self._operations = min(self._operations_max, self._operations + 1)
+            if self._operations < self._operations_max:
+                self._operations = min(self._operations_max, self._operations + 1)
+            else:
+                step = 1.0 if self._is_starting else 1 / max(1.0, self.limit)
+                self.limit = min(self._most, self.limit + step)
             self._wake()
         elif not self._steady:
-            if self.limit > 1:
-                self.limit = max(1.0, self.limit * _DECREASE)
+            self._is_starting = False
+            at_once = min(self.limit, self._running)
+            if at_once > 1:
+                self.limit = max(1.0, at_once * _DECREASE)
             else:  # one request at a time is still too much at once
-                self._operations = max(1.0, min(self._operations, float(served)))
+                self.limit = 1.0
+                self._operations = max(1.0, min(self._operations, max(served, self._operations * _DECREASE)))
             self._steady = self._running

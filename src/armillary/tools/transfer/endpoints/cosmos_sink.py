@@ -65,7 +65,9 @@ class CosmosSink:
     def __init__(self, endpoint: CosmosEndpoint, place: ContainerLink, parallel: int) -> None:
         self._endpoint = endpoint
         self._place = place
-        self._gate = AdaptiveGate(parallel, limits.BATCH_OPERATIONS_MAX)
+        self._parallel = parallel
+        self._at_once = asyncio.Semaphore(parallel)  # requests to all partitions
+        self._gates: dict[str, AdaptiveGate] = {}  # each partition has a budget of its own
         self._key: PartitionKeyDefinition | None = None
         self._ranges: list[Range] = []
         self._lows: list[bytes] = []
@@ -178,20 +180,22 @@ class CosmosSink:
         moved: list[_Upsert] = []
         retries = Retries()
         later: list[_Upsert] = []
+        gate = self._gates.setdefault(range_id, AdaptiveGate(self._parallel, limits.BATCH_OPERATIONS_MAX))
         while upserts or later:
-            async with self._gate.passed():
+            async with gate.passed():
                 waiting = [*upserts, *later]
-                upserts, later = waiting[: self._gate.operations], waiting[self._gate.operations :]
+                upserts, later = waiting[: gate.operations], waiting[gate.operations :]
                 body = b"[%b]" % b",".join([each.text for each in upserts])
-                answer = await self._endpoint.send(
-                    "POST", "docs", self._place.link, f"{self._place.target}/docs", headers, body
-                )
+                async with self._at_once:
+                    answer = await self._endpoint.send(
+                        "POST", "docs", self._place.link, f"{self._place.target}/docs", headers, body
+                    )
                 results: list[dict[str, Any]] = orjson.loads(answer.body) if answer.status < 400 else []
                 refused, pause_ms = written.charge(charge_of(answer), results)
                 whole = self._endpoint.take_refused()
                 written.refused += whole
-                self._gate.answered(len(upserts) - refused, refused + whole)
-                if pause_ms is not None:  # no other request takes the place meanwhile
+                gate.answered(len(upserts) - refused, refused + whole)
+                if pause_ms is not None:  # no other request to the partition takes the place meanwhile
                     await retries.wait(pause_ms)
             if answer.status == 410:
                 return moved + upserts + later
