@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from armillary.storage.log.postgres_log import PostgresLog
 from armillary.tools.cluster.scratch_postgres import PostgresPrograms, PostgresServer, hosts_url
-from bench import load, protocol, servers
+from bench import compare, load, protocol, servers
+from bench.compare import Contestant
 from bench.load import Measured, cpu_seconds, run_wrk
 from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
 from bench.sections import Aim, Say, row
@@ -29,6 +30,7 @@ _ITEMS: Final = 10_000
 _CONNECTIONS: Final = (1, 16, 64)
 CREATE, BATCH, READ = "create 1 KB", "batch of 100 creates", "point read"
 SINGLE, LEADER = "single server, full", "leader, PostgreSQL with 2 standbys"
+_READ_TURNS: Final = 200
 _PATIENCE_S: Final = 60.0
 _TABLE_ROWS: Final = 256  # of the log: small, so that it is trimmed during the run and a new node has to be copied
 
@@ -37,6 +39,7 @@ _TABLE_ROWS: Final = 256  # of the log: small, so that it is trimmed during the 
 class ClusterFigures:
     rates: dict[str, dict[str, dict[int, list[float]]]] = field(default_factory=dict)
     cpu_us: dict[str, dict[str, dict[int, list[float]]]] = field(default_factory=dict)
+    read_turns_us: dict[str, list[float]] = field(default_factory=dict)  # processor time of a read, in short turns
     follower_cpu_ratio: list[float] = field(default_factory=list)  # of an applied write, over the leader's
     follower_read_ratio: list[float] = field(default_factory=list)  # processor time of a read
     forwarded_per_s: list[float] = field(default_factory=list)
@@ -57,12 +60,12 @@ class ClusterFigures:
         pairs = zip(self.rates[what][LEADER][connections], self.rates[what][SINGLE][connections], strict=True)
         return statistics.median(leader / single for leader, single in pairs)
 
-    def cpu_ratio(self, what: str) -> float | None:
-        """Of the single server's processor time for each to the leader's, at most connections."""
-        if what not in self.cpu_us:
+    @property
+    def read_ratio(self) -> float | None:
+        """Of the single server's processor time for a read to the leader's, turn by turn."""
+        if not self.read_turns_us:
             return None
-        most = _CONNECTIONS[-1]
-        pairs = zip(self.cpu_us[what][SINGLE][most], self.cpu_us[what][LEADER][most], strict=True)
+        pairs = zip(self.read_turns_us[SINGLE], self.read_turns_us[LEADER], strict=True)
         return statistics.median(single / leader for single, leader in pairs)
 
     def lines(self) -> Iterable[str]:
@@ -74,6 +77,9 @@ class ClusterFigures:
                 cells.append(f"{statistics.median(self.cpu_us[what][name][_CONNECTIONS[-1]]):,.0f}")
                 yield row(f"{what}: {name}", cells)
             yield row(f"  {LEADER} / {SINGLE}", [f"{self.ratio(what, each):.2f}" for each in _CONNECTIONS])
+        if self.read_ratio is not None:
+            medians = [f"{statistics.median(self.read_turns_us[name]):.1f}" for name in (SINGLE, LEADER)]
+            yield row("point read in turns: µs of single server, leader; ratio", [*medians, f"{self.read_ratio:.2f}"])
         yield row("writes forwarded by a follower, 64 connections, items/s", _cells(self.forwarded_per_s, "{:,.0f}"))
         yield row("follower: processor time of an applied write over the leader's", _cells(self.follower_cpu_ratio))
         yield row("follower: processor time of a read over the leader's", _cells(self.follower_read_ratio))
@@ -88,7 +94,7 @@ class ClusterFigures:
     def aims(self) -> Iterable[Aim]:
         yield Aim("creates of a leader over a single server's, 64 connections", self.ratio(CREATE, 64), 0.5)
         yield Aim("point reads of a leader over a single server's, 64 connections", self.ratio(READ, 64), 0.95)
-        yield Aim("processor time of a single server's read over a leader's", self.cpu_ratio(READ), 0.95)
+        yield Aim("processor time of a single server's read over a leader's, in turns", self.read_ratio, 0.95)
         yield Aim("follower: processor time of an applied write", _median(self.follower_cpu_ratio), 0.5, True)
         yield Aim("follower: processor time of a read", _median(self.follower_read_ratio), 1.1, True)
         yield Aim("lag p99 at a quarter of the highest rate, ms", _p99(sorted(self.lag_ms)), 100, True)
@@ -114,6 +120,7 @@ def measure(directory: Path, *, is_quick: bool, say: Say) -> ClusterFigures:
         leader = cluster.start("a")
         seconds, rounds = (2.0, 1) if is_quick else (3.0, 3)
         _measure_leader(figures, single, leader, seconds, rounds, say)
+        _measure_reads_in_turns(figures, single, leader, say)
         follower = cluster.start("b")
         _measure_follower(figures, leader, follower, seconds, rounds, say)
         _measure_lag(figures, leader, follower, 100 if is_quick else 300, say)
@@ -219,6 +226,19 @@ def _measure_leader(
                     _check(measured, what)
                     figures.add(what, name, connections, measured)
                     say(f"{what}, round {turn + 1}, {connections:2}: {name} {measured.per_s:,.0f}/s")
+
+
+def _measure_reads_in_turns(figures: ClusterFigures, single: Server, leader: Server, say: Say) -> None:
+    """In turns of some ten milliseconds, so that other load on the machine affects both alike."""
+    contestants = {SINGLE: Contestant(single), LEADER: Contestant(leader)}
+    for each in contestants.values():
+        each.turn(compare.READ)  # warm-up
+    for _ in range(_READ_TURNS):
+        for name, each in contestants.items():
+            figures.read_turns_us.setdefault(name, []).append(each.turn(compare.READ).cpu_us)
+    for each in contestants.values():
+        each.close()
+    say(f"point read in {_READ_TURNS} turns: a single server's processor time / the leader's {figures.read_ratio:.2f}")
 
 
 def _measure_follower(
