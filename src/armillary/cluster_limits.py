@@ -49,6 +49,7 @@ OPERATION_SECONDS_MAX = 20.0  # during which a command of the operator is repeat
 OPERATION_RETRY_SECONDS = 0.2
 DIGEST_ATTEMPTS_MAX = 5  # to ask a node for the digest of its state, before it counts as not reached
 LEASE_MARGIN_SECONDS = 0.5  # a rival waits this much longer than the lease: clocks of machines run at unequal rates
+RIVAL_LOOK_SECONDS_MAX = 1.0  # of the time between two looks at a leader's record that count as watching it
 RECENT_ROWS_BYTES_MAX = 32 * _MB  # of rows that a leader keeps in memory for its followers; older ones are in the log
 FOLLOWER_WAIT_SECONDS = 0.5  # how long a follower's question waits at the leader for a row; as often it hears its word
 FOLLOWER_WAIT_SECONDS_MAX = 1.0  # that a leader lets a question wait

@@ -84,7 +84,7 @@ class ClientCluster:
 
     async def kill_leader(self) -> tuple[ClientNode, float]:
         """As a machine that dies. The node, and how long it took until another one led."""
-        leader, epoch = await self.leader(), await self._epoch()
+        leader, epoch = await self.leader(), await self.epoch()
         begun_s = time.monotonic()
         await leader.kill()
         await self.taken_over(epoch)
@@ -94,11 +94,12 @@ class ClientCluster:
         """Until a node leads in a later epoch than this one."""
 
         async def look() -> bool:
-            return await self._epoch() > epoch
+            return await self.epoch() > epoch
 
         await waits_for(look, "another node takes over")
 
-    async def _epoch(self) -> int:
+    async def epoch(self) -> int:
+        """Grows with every change of the leader."""
         return int(await self._postgres.execute("SELECT epoch FROM armillary.leaders"))
 
     async def known_at(self, node: ClientNode) -> None:

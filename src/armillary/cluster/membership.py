@@ -125,6 +125,9 @@ class Membership:
         """A node leads in an epoch; an empty name: the last leader has handed over to any node."""
         if epoch < self.epoch or (leader, epoch) == (self._leader_name, self.epoch):
             return
+        if epoch > self.epoch and leader != self.name:
+            # This node is deposed and may not have noticed. Clients would take it for the primary of the new epoch.
+            self.leads = False
         self._leader_name, self.epoch = leader, epoch
         self._tell()
 

@@ -1,13 +1,14 @@
 // The released driver of MongoDB in a cluster whose primary changes. Writes and reads until standard input ends, then
 // says what it was told. This driver retries only the first of several commands that a member cuts off at once: the
-// others find the member marked as unknown and get no label. Such errors of the network are counted, others end it.
+// others find the member marked as unknown and get no label. Such errors of the network are counted, and so are commands
+// that members refused twice because the primary changed; others end it.
 import assert from "node:assert/strict";
 import { setTimeout } from "node:timers/promises";
 import { MongoClient, MongoNetworkError } from "mongodb";
 
 const client = new MongoClient(process.env.TEST_MONGO_URI, { retryWrites: true, w: "majority" });
 const documents = client.db("shop").collection("javascript");
-const told = { inserted: 0, counted: 0, uncounted: 0, read: 0, causal: 0, cut: 0 };
+const told = { inserted: 0, counted: 0, uncounted: 0, read: 0, causal: 0, cut: 0, refused: 0 };
 let isOver = false;
 process.stdin.on("end", () => (isOver = true)).resume();
 
@@ -16,8 +17,9 @@ async function repeat(step) {
     try {
       await step();
     } catch (error) {
-      if (!(error instanceof MongoNetworkError)) throw error;
-      told.cut += 1;
+      if (error instanceof MongoNetworkError) told.cut += 1;
+      else if (error.code === 10107) told.refused += 1;
+      else throw error;
     }
     await setTimeout(20);
   }
@@ -46,7 +48,7 @@ async function read() {
 
 async function readOwnWrites() {
   await client.withSession({ causalConsistency: true }, async (session) => {
-    const _id = `causal-${told.causal}-${told.cut}`;
+    const _id = `causal-${told.causal}-${told.cut}-${told.refused}`;
     await documents.insertOne({ _id }, { session });
     const found = await documents.findOne({ _id }, { session, readPreference: "secondary", readConcern: "majority" });
     assert.deepEqual(found, { _id });

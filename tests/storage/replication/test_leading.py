@@ -81,14 +81,55 @@ def test_rivals_wait_for_the_lease_and_a_margin() -> None:
     server = MemoryLogServer(GENERATION)
     rival = RivalLease(lambda: time_s)
     rival.observe(server.state)
-    time_s += limits.LEASE_SECONDS
+    for _ in range(int((limits.LEASE_SECONDS + limits.LEASE_MARGIN_SECONDS) / limits.LEASE_RENEW_SECONDS)):
+        time_s += limits.LEASE_RENEW_SECONDS
+        rival.observe(server.state)
+        assert not rival.is_over()
+    time_s += 0.01
     rival.observe(server.state)
-    assert not rival.is_over()
-    time_s += limits.LEASE_MARGIN_SECONDS + 0.01
     assert rival.is_over()
+    assert not rival.is_over(patience_s=0.5)
     lease = Lease(lambda: time_s)
     lease.renew(time_s - limits.LEASE_SECONDS)
     assert not lease.holds
+
+
+def test_rivals_do_not_count_the_time_in_which_the_log_did_not_answer() -> None:
+    """A leader cannot renew its lease then: it has the time for it when the log answers again."""
+    time_s = 100.0
+    server = MemoryLogServer(GENERATION)
+    rival = RivalLease(lambda: time_s)
+    rival.observe(server.state)
+    time_s += 60.0
+    rival.observe(server.state)
+    assert not rival.is_over()
+    time_s += limits.LEASE_RENEW_SECONDS
+    rival.observe(server.state)
+    assert not rival.is_over()
+    for _ in range(3):  # the log answers, and it is not renewed
+        time_s += limits.LEASE_RENEW_SECONDS
+        rival.observe(server.state)
+    assert rival.is_over()
+
+
+async def test_a_leader_keeps_leading_when_the_log_was_silent_for_longer_than_its_lease(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    server = MemoryLogServer(GENERATION)
+    a = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock, 0.2)
+    b = ClusterNode(tmp_path / "b", server, clock, "b")
+    await settled(clock, 1.0)
+    a.gate.is_cut = b.gate.is_cut = True
+    await settled(clock, 10.0)
+    b.gate.is_cut = False  # the follower is the first that is answered
+    await settled(clock, limits.LEASE_RENEW_SECONDS)
+    a.gate.is_cut = False
+    await settled(clock, 3.0)
+    assert a.engine.is_leading and a.engine.may_answer_strongly
+    assert not b.engine.is_leading
+    await a.stop()
+    await b.stop()
 
 
 async def test_another_node_takes_over_and_the_deposed_one_answers_nothing(tmp_path: Path, clock: VirtualClock) -> None:

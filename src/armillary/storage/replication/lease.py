@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from armillary.limits import LEASE_MARGIN_SECONDS, LEASE_SECONDS
+from armillary.limits import LEASE_MARGIN_SECONDS, LEASE_SECONDS, RIVAL_LOOK_SECONDS_MAX
 from armillary.storage.log.replicated_log import LeaderState
 
 BootTime = Callable[[], float]
@@ -47,21 +47,26 @@ class Lease:
 
 class RivalLease:
     """The lease of another node, as seen from outside: it may hold until its record has not changed for its whole time
-    and a margin, by this node's own clock. The margin covers clocks that run at unequal rates."""
+    and a margin, by this node's own clock. The margin covers clocks that run at unequal rates. Only time during which
+    the log answers is counted: while it does not, or while this node stands still, a leader that lives cannot renew
+    its lease either, or its renewals are not seen."""
 
     def __init__(self, boot_time: BootTime) -> None:
         self._now_s = boot_time
         self._seen: tuple[int, int] | None = None
-        self._since_s = 0.0
+        self._observed_s = 0.0  # when the log answered last
+        self._watched_s = 0.0  # that the record has not changed for
 
     def observe(self, state: LeaderState) -> None:
         """To be called with every answer of the log. The time is taken after it came: the record was as old already."""
-        seen = state.epoch, state.renewals
+        now_s, seen = self._now_s(), (state.epoch, state.renewals)
         if seen != self._seen:
             self._seen = seen
-            self._since_s = self._now_s()
+            self._watched_s = 0.0
+        else:
+            self._watched_s += min(now_s - self._observed_s, RIVAL_LOOK_SECONDS_MAX)
+        self._observed_s = now_s
 
     def is_over(self, patience_s: float = 0.0) -> bool:
-        """`patience_s`: that is waited longer than needed."""
-        wait_s = LEASE_SECONDS + LEASE_MARGIN_SECONDS + patience_s
-        return self._seen is not None and self._now_s() - self._since_s > wait_s
+        """As of the last answer. `patience_s`: that is waited longer than needed."""
+        return self._watched_s > LEASE_SECONDS + LEASE_MARGIN_SECONDS + patience_s
