@@ -48,7 +48,7 @@ async def spoken_at(portal: Portal, row: int) -> Locator:
 async def test_a_hot_key_is_one_bright_row(operator: Operator, name: str, open_portal: OpenPortal) -> None:
     path = operator.create(name, "orders", "/pk", 20_000)
     client = operator.client(name, "orders")
-    operator.ask("POST", "clock", {"frozen": True})
+    operator.freeze()
     for second in range(0, 61, 10):
         for number in range(6):
             client.upsert_item({"id": f"i{number}", "pk": "hot"})
@@ -95,7 +95,7 @@ async def test_a_hot_key_appears_on_an_open_page(operator: Operator, name: str, 
     await portal.page.clock.install()
     await portal.open(f"c/{name}/orders/heat?metric=requests")
     await expect(portal.page.get_by_text("0 in all")).to_be_visible()
-    operator.ask("POST", "clock", {"frozen": True})
+    operator.freeze()
     client = operator.client(name, "orders")
     for number in range(6):
         client.upsert_item({"id": f"i{number}", "pk": "hot"})
@@ -113,7 +113,7 @@ async def test_refusals_are_told_apart(start_server: StartServer, open_portal: O
     options = ("--partition-storage", "1MB", "--logical-partition-storage", "20KB", "--clock", "movable")
     operator = start_server(*options)
     path = operator.create("shop", "orders", "/pk")
-    operator.ask("POST", "clock", {"frozen": True})
+    operator.freeze()
     operator.ask("PUT", f"{path}/mode", {"mode": "enforce"})
     statuses = [_write(operator, "a", number, 4) for number in range(120)]
     expected = {"refused": statuses.count(429)}
@@ -204,9 +204,7 @@ async def test_a_restart_leaves_a_gap(start_server: StartServer, open_portal: Op
     stopped = operator.ask("GET", "clock")["nowSeconds"]
     operator.server.stop()
     operator = start_server("--clock", "movable")
-    operator.ask("POST", "clock", {"frozen": True})
-    # To the middle of a column: the meter notices the end of one within a second.
-    operator.ask("POST", "clock", {"advanceSeconds": 15 - operator.ask("GET", "clock")["nowSeconds"] % 10})
+    operator.freeze()
     operator.client("shop", "orders").upsert_item({"id": "1", "pk": "a"})
     heat = Map(operator, path, "requests")
     row = heat.row_of("a")

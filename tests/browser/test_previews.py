@@ -14,7 +14,7 @@ async def test_another_throughput_says_what_it_would_refuse(
 ) -> None:
     path = operator.create(name, "orders", "/pk", 20_000)
     client = operator.client(name, "orders")
-    operator.ask("POST", "clock", {"frozen": True})
+    operator.freeze()
     for number in range(100):
         client.upsert_item({"id": f"i{number}", "pk": "hot", "text": "x" * 30_000})
     operator.ask("POST", "clock", {"frozen": False, "advanceSeconds": 10})

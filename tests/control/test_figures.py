@@ -26,7 +26,7 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;"
 def timed(start_operator: Start) -> Operator:
     """Of a server whose clock stands still until it is moved."""
     operator = start_operator("--clock", "movable")
-    operator.ask("POST", "clock", {"frozen": True})
+    operator.freeze()
     return operator
 
 
@@ -73,7 +73,7 @@ def test_the_map_adds_up_to_the_metrics_and_outlives_a_restart(timed: Operator, 
     timed.server.stop()
     assert (timed.directory / "history").stat().st_mode & 0o777 == 0o600
     again = start_operator("--clock", "movable")
-    again.ask("POST", "clock", {"frozen": True})
+    again.freeze()
     advance(again, 3_600)  # the clock is the machine's again; the former one was ahead of it
     heat = again.ask("GET", f"{of('orders')}/heat?from={now_s - 1_800}")
     assert sum_of(heat) == pytest.approx(charged_ru, rel=1e-5)
