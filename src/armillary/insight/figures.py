@@ -87,6 +87,7 @@ class _Load(NamedTuple):
     requests: int
     charged: int
     refused: int
+    would_be_refused: int
 
 
 async def _measure_load(figures: Figures, container: Container, history: ContainerHistory, now_s: float) -> None:
@@ -98,15 +99,17 @@ async def _measure_load(figures: Figures, container: Container, history: Contain
     if changed_s is not None:
         figures.settled_s = now_s - changed_s
         figures.from_s = max(figures.from_s, changed_s)
-    loads = {range_id: _Load(0, 0, 0) for range_id in container.partitions}
+    loads = {range_id: _Load(0, 0, 0, 0) for range_id in container.partitions}
     normalized: list[float] = []
     for column in columns:
         if column.end_s > figures.from_s:
             _add(column, loads, normalized, now_s)
     figures.requests = sum(load.requests for load in loads.values())
     figures.charged_ru = sum(load.charged for load in loads.values()) / HUNDREDTHS
+    figures.refused = sum(load.refused for load in loads.values())
+    figures.would_be_refused = sum(load.would_be_refused for load in loads.values())
     for range_id, load in loads.items():
-        share = load.refused / load.requests if load.requests else 0.0
+        share = (load.refused + load.would_be_refused) / load.requests if load.requests else 0.0
         if share > figures.worst_refused_share:
             figures.worst_refused_share, figures.worst_partition = share, range_id
     if normalized:
@@ -124,9 +127,12 @@ def _add(column: Column, loads: dict[int, _Load], normalized: list[float], now_s
             if load is None:
                 continue  # of a partition that was split or merged since
             charged = sheet.total(CHARGED, index)
-            refused = sheet.total(REFUSED, index) + sheet.total(WOULD_BE_REFUSED, index)
-            requests = load.requests + sheet.total(REQUESTS, index)
-            loads[part.range.id] = _Load(requests, load.charged + charged, load.refused + refused)
+            loads[part.range.id] = _Load(
+                load.requests + sheet.total(REQUESTS, index),
+                load.charged + charged,
+                load.refused + sheet.total(REFUSED, index),
+                load.would_be_refused + sheet.total(WOULD_BE_REFUSED, index),
+            )
             if sheet.shares[index]:
                 normalized.append(charged / (sheet.shares[index] * seconds))
 

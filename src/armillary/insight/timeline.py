@@ -155,6 +155,8 @@ async def timeline(account: Account, container: Container, steps: Steps) -> dict
         if column.newest is not None:
             sizes[steps.index_of(column.end_s - 1)] = column.newest
     _carry(sizes, sizes_before(account, container, steps.start_s))
+    _rest(highest, sizes)
+    _rest(medians, sizes)
     for index in unknown_steps(account, steps):
         sizes[index] = None
         for numbers in (*sums.values(), highest, medians):
@@ -174,6 +176,13 @@ def _count(name: str, number: float | None) -> float | None:
 def _carry(sizes: list[Sheet | None], before: Sheet | None) -> None:
     for index, sheet in enumerate(sizes):
         before = sizes[index] = sheet or before
+
+
+def _rest(spent: list[Any], sizes: Sequence[Sheet | None]) -> None:
+    """Steps without a column had no requests: where there was a budget, nothing of it was spent."""
+    for index, sheet in enumerate(sizes):
+        if spent[index] is None and sheet is not None and any(sheet.shares):
+            spent[index] = 0.0
 
 
 def unknown_steps(account: Account, steps: Steps) -> list[int]:
@@ -202,7 +211,7 @@ def _levels(
 
 
 def _rounded(shares: Sequence[float | None]) -> list[float | None]:
-    return [round(each, 4) if each is not None else None for each in shares]
+    return [round(each, 6) if each is not None else None for each in shares]
 
 
 def _billed(

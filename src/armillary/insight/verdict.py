@@ -43,6 +43,8 @@ class Figures:
     to_s: float
     requests: int = 0
     charged_ru: float = 0.0
+    refused: int = 0  # over budget: 429
+    would_be_refused: int = 0  # the same, in a mode that lets them pass
     full: int = 0  # writes refused because a key is full
     full_keys: list[FullKey] = field(default_factory=list)
     worst_refused_share: float = 0.0  # of one partition's requests: refused, or would have been

@@ -247,6 +247,19 @@ async def test_series(house: House) -> None:
     assert {len(each) for each in series.values()} == {2}
 
 
+async def test_a_quiet_time_spent_nothing_and_is_known(house: House) -> None:
+    container = await house.create(throughput_ru=4_000)
+    for _ in range(2):
+        await house.read(container, "k1", 6)
+        await house.pass_s(60)
+    steps = Steps.over(START_S - 30, house.clock.now_s(), 100, 10)
+    series = await timeline(house.account, container, steps)
+    for name in ("normalizedMax", "normalizedMedian"):
+        shares = series[name][3:15]
+        assert shares == [pytest.approx(6 / 40_000, abs=1e-6), *[0.0] * 5] * 2, name
+        assert series[name][:3] == [None] * 3, "there was no container"
+
+
 async def test_series_of_what_belongs_to_no_key_and_of_the_median_partition(house: House) -> None:
     container = await house.create(throughput_ru=20_000)
     await house.put(container, *({"id": "1", "pk": f"k{number}"} for number in range(40)))

@@ -48,6 +48,8 @@ def verdict_json(figures: Figures, verdict: Verdict) -> dict[str, Any]:
         "requests": figures.requests,
         "chargedRu": round(figures.charged_ru, 2),
         "ruPerRequest": _rounded(figures.ru_per_request),
+        "refused": figures.refused,
+        "wouldBeRefused": figures.would_be_refused,
         "full": figures.full,
         "fullKeys": [
             {"key": each.key, "refused": each.refused, "since": round(each.since_s, 3)} for each in figures.full_keys
