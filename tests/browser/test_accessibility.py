@@ -39,6 +39,8 @@ async def test_axe_finds_nothing(
 ) -> None:
     operator.create(name, "orders", "/pk", 20_000)
     operator.fill(name, "orders", ({"id": f"i{number}", "pk": f"k{number}"} for number in range(5)))
+    operator.ask("POST", "snapshots/before-the-experiment", {})
+    operator.ask("POST", "faults", {"operations": "write", "database": name, "container": "orders", "status": 429})
     portal = await open_portal(operator, is_logged_in=False)
     await expect(portal.page.get_by_label("Control key")).to_be_visible()
     found = await portal.axe()
@@ -63,6 +65,33 @@ async def test_axe_finds_nothing(
         found += await portal.axe("dialog")
         await portal.button("Close").click()
     assert not found, "\n".join(found)
+
+
+PHONE_PX = 400
+
+
+async def test_what_matters_is_seen_without_scrolling_aside(
+    operator: Operator, name: str, open_portal: OpenPortal
+) -> None:
+    """The columns of partitions on a usual screen; on that of a phone the good key beside the bad one, and what can be
+    done with a snapshot."""
+    for container in ("orders", "orders-by-country"):
+        operator.create(name, container, "/pk", 20_000)
+        operator.fill(name, container, ({"id": f"i{number}", "pk": f"k{number}"} for number in range(120)))
+    operator.ask("POST", f"databases/{name}/containers/orders/split", {"partition": 0})
+    operator.ask("POST", "snapshots/before-the-experiment", {})
+    portal = await open_portal(operator, is_new=True)
+    boxes = {
+        f"c/{name}/orders/partitions": (1280, ".grid-box:has([aria-label=partitions])"),
+        f"compare?a={name}/orders&b={name}/orders-by-country": (PHONE_PX, "[aria-label=Figures]"),
+        "keeping": (PHONE_PX, ".grid-box:has([data-test=snapshots])"),
+    }
+    for path, (width, box) in boxes.items():
+        await portal.page.set_viewport_size({"width": width, "height": 800})
+        await portal.show(path)
+        await expect(portal.page.locator(box)).to_be_visible()
+        beyond = await portal.page.locator(box).evaluate("each => each.scrollWidth - each.clientWidth")
+        assert beyond <= 0, (path, beyond)
 
 
 async def test_the_keyboard_alone_is_enough(operator: Operator, name: str, open_portal: OpenPortal) -> None:

@@ -102,7 +102,7 @@ async def test_a_boundary_is_dragged_or_moved_with_keys(operator: Operator, name
     assert all(before_s <= each["since"] <= now_s for each in children)
     row = portal.page.get_by_role("grid", name="partitions").locator("tbody tr")
     await expect(row.nth(0).locator("td").last).to_have_text(re.compile(r"\d s$"))
-    await expect(row.nth(4).locator("td").last).to_have_text("as its container")
+    await expect(row.nth(4).locator("td").last).to_have_text("container's")
     # The same with the keyboard.
     await portal.follow(f"c/{name}/orders/partitions?partition={second['id']}")
     place = portal.page.get_by_role("slider", name="Place of the boundary")

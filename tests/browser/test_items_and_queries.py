@@ -7,7 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from azure.core.credentials import AzureNamedKeyCredential
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
+from azure.data.tables import TableServiceClient
 from browser.conftest import OpenPortal
 from browser.portal import Operator, Portal
 from playwright.async_api import Route, expect
@@ -81,12 +83,36 @@ async def test_documents_of_mongodb_keep_their_types(operator: Operator, name: s
     operator.ask("POST", "portal/mongo", {"database": name, "command": insert})
     portal = await open_portal(operator, f"c/{name}/orders/items")
     await portal.page.locator("td", has_text="oid:").first.click()
+    await expect(portal.test("kind")).to_contain_text("A document of MongoDB")
     await edit(portal, json.dumps({**document, "id": "oid:65f0a1b2c3d4e5f601020304", "added": 1}))
     await portal.button("Save").click()
     await expect(portal.test("spoken")).to_have_text("Saved")
     asked = {"database": name, "command": {"find": "orders"}}
     (stored,) = operator.ask("POST", "portal/mongo", asked)["reply"]["cursor"]["firstBatch"]
     assert stored == {**document, "added": {"$numberInt": "1"}}
+
+
+async def test_elements_of_graphs_and_entities_of_tables_are_marked(
+    operator: Operator, name: str, open_portal: OpenPortal
+) -> None:
+    operator.create(name, "graph", "/pk")
+    for script in (
+        "g.addV('person').property('id', 'one').property('pk', 'a').property('age', 7)",
+        "g.V('one').addE('knows').to(g.V('one')).property('id', 'edge')",
+    ):
+        asked: dict[str, Any] = {"database": name, "graph": "graph", "script": script, "bindings": {}}
+        assert operator.ask("POST", "portal/gremlin", asked)["status"]["code"] == 200
+    credential = AzureNamedKeyCredential("localhost", operator.server.key)
+    with TableServiceClient(operator.server.doors["table"], credential=credential) as tables:
+        tables.create_table(name).upsert_entity({"PartitionKey": "a", "RowKey": "row"})
+    kinds = {f"{name}/graph": {"one": "A vertex of a graph", "edge": "An edge of a graph"}}
+    kinds |= {f"TablesDB/{name}": {"row": "An entity of a table"}}
+    portal = await open_portal(operator)
+    for path, id_, kind in ((path, *each) for path, found in kinds.items() for each in found.items()):
+        await portal.follow(f"c/{path}/items")
+        await portal.page.get_by_role("grid").get_by_text(id_, exact=True).first.click()
+        await expect(portal.test("kind")).to_contain_text(kind)
+        await portal.button("Close").click()
 
 
 async def test_queries_cost_what_they_cost_the_sdk(operator: Operator, name: str, open_portal: OpenPortal) -> None:

@@ -150,8 +150,13 @@ async def test_refusals_are_told_apart(start_server: StartServer, open_portal: O
     operator.create("shop", "by-id", "/id")
     await portal.follow("compare?a=shop/orders&b=shop/by-id")
     await expect(portal.page.locator("[data-verdict='shop/orders']")).to_have_text("poor")
-    of_keys = portal.page.locator("tr", has_text="Writes refused, key full").locator("td")
-    await expect(of_keys).to_have_text([str(expected["full"]), "0"])
+    for label, name in (
+        ("Refused, over budget", "refused"),
+        ("Would be refused", "wouldBeRefused"),
+        ("key full", "full"),
+    ):
+        figures_shown = portal.page.locator("tr", has=portal.page.locator("th", has_text=label)).locator("td")
+        await expect(figures_shown).to_have_text([str(expected[name]), "0"])
     await expect(portal.page.locator("tr", has_text="Why").locator("td").first).to_contain_text("full")
     await portal.follow("")
     events = portal.page.get_by_label("Events")

@@ -56,6 +56,14 @@ async def test_autoscale_and_buckets(operator: Operator, name: str, open_portal:
     assert operator.ask("GET", f"databases/{name}/containers/auto")["buckets"] == {"2": 40}
 
 
+async def test_values_between_unknown_ones_are_drawn_as_points(operator: Operator, open_portal: OpenPortal) -> None:
+    portal = await open_portal(operator)
+    find = """async values => { const base = document.querySelector('script[type=module]').src.replace(/[^/]*$/, '');
+        return (await import(base + 'widgets/chart.js')).lone(values); }"""
+    assert await portal.page.evaluate(find, [1, None, 2, 3, None, 0, None, None, 4]) == [0, 5, 8]
+    assert await portal.page.evaluate(find, [None, 1, 2]) is None
+
+
 async def test_another_key_for_the_same_items(operator: Operator, name: str, open_portal: OpenPortal) -> None:
     path = operator.create(name, "good", "/customerId", 20_000)
     countries = ("fr", "de", "de", "de", "de")

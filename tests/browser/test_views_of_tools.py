@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -23,10 +24,28 @@ def member(number: int) -> str:
     return f".addV('member').property('id', 'm{number}').property('pk', 'club')"
 
 
+def local_time(seconds: float) -> str:
+    """As a field for local times takes it."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
+
+
 async def type_into(portal: Portal, label: str, text: str) -> None:
     await portal.page.get_by_label(label, exact=True).click()
     await portal.page.keyboard.press("Control+a")
     await portal.page.keyboard.insert_text(text)
+
+
+async def click_a_vertex(portal: Portal) -> None:
+    """Where the canvas has the colour of the vertices."""
+    canvas = portal.test("graph")
+    await expect(canvas).to_have_attribute("data-edges", "33")
+    place = await canvas.evaluate(
+        """canvas => { const {width, height} = canvas, ratio = width / canvas.clientWidth;
+        const dots = canvas.getContext('2d').getImageData(0, 0, width, height).data;
+        for (let at = 0; at < dots.length; at += 4) if (dots[at] < 20 && dots[at + 2] > 150 && dots[at + 3] === 255)
+          return {x: (at / 4 % width) / ratio, y: Math.floor(at / 4 / width) / ratio + 2}; }"""
+    )
+    await canvas.click(position=place)
 
 
 async def test_graphs_are_drawn_up_to_a_size(operator: Operator, name: str, open_portal: OpenPortal) -> None:
@@ -35,6 +54,7 @@ async def test_graphs_are_drawn_up_to_a_size(operator: Operator, name: str, open
     for number in range(1, 34):
         gremlin(operator, name, f"g.V('m{number}').addE('knows').to(g.V('m{number // 2}'))")
     portal = await open_portal(operator, f"c/{name}/graph/gremlin")
+    await portal.page.emulate_media(reduced_motion="reduce")  # vertices have their places at once
     await type_into(portal, "Script", "g.V()")
     await portal.button("Run").click()
     await expect(portal.test("graph")).to_have_attribute("data-drawn", "34")
@@ -42,14 +62,24 @@ async def test_graphs_are_drawn_up_to_a_size(operator: Operator, name: str, open
     await expect(portal.test("graph")).to_have_attribute("aria-label", "34 vertices and 33 edges; labels member")
     await portal.page.locator("label", has_text="Vertex").locator("select").select_option("m3")
     await expect(portal.test("vertex")).to_contain_text('"m3"')
+    await portal.page.locator("label", has_text="Vertex").locator("select").select_option("")
+    await expect(portal.test("vertex")).to_have_count(0)
+    await click_a_vertex(portal)
+    await expect(portal.test("vertex")).to_contain_text('"label": "member"')
     for first in range(34, 600, 100):
         gremlin(operator, name, "g" + "".join(map(member, range(first, min(600, first + 100)))))
     await portal.button("Run").click()
     await expect(portal.test("too-large")).to_have_text("600 vertices: shown as a table.")
     await expect(portal.page.get_by_role("grid", name="result")).to_be_visible()
+    await type_into(portal, "Script", "g.V('m3').out().executionProfile()")
+    await portal.button("Run").click()
+    steps = portal.page.get_by_role("grid", name="profile")
+    await expect(steps.locator("tbody tr").first).to_contain_text("GetVertices")
+    await expect(steps.locator("tbody tr", has_text="GetEdges").locator("td").nth(5)).to_have_text("1")
     await type_into(portal, "Script", "g.V().nosuch()")
     await portal.button("Run").click()
     await expect(portal.page.get_by_role("alert")).to_contain_text("nosuch")
+    await portal.page.emulate_media(reduced_motion="no-preference")
 
 
 async def test_pipelines_are_shown_stage_by_stage(operator: Operator, name: str, open_portal: OpenPortal) -> None:
@@ -73,8 +103,8 @@ async def test_the_feed_shows_writes_as_they_come(operator: Operator, name: str,
     client = operator.client(name, "orders")
     portal = await open_portal(operator, f"c/{name}/orders/feed")
     await expect(portal.page.get_by_text("Waiting for a change")).to_be_visible()
-    async with portal.page.expect_response("**/changes?*position=*"):
-        pass
+    async with portal.page.expect_request("**/changes?*position=*"):  # it has a place to go on from
+        await portal.button("Clear").click()
     client.create_item({"id": "first", "pk": "a"})
     await expect(portal.test("feed")).to_contain_text("first")
     operator.ask("POST", f"{path}/split", {})
@@ -140,6 +170,13 @@ async def test_faults_and_the_clock_reach_clients(operator: Operator, name: str,
     await expect(portal.test("testing-line")).to_have_count(0)
     assert client.read_item("1", "a")["id"] == "1"
     before = operator.ask("GET", "clock")["aheadSeconds"]  # tests before may have moved it
+    reached = operator.ask("GET", "clock")["nowSeconds"]
+    await portal.page.get_by_label("to", exact=True).fill(local_time(reached + 300))
+    await portal.button("Advance to it").click()
+    await expect(portal.test("clock")).not_to_contain_text(f"{before // 60:.0f} min")
+    moved = operator.ask("GET", "clock")["aheadSeconds"] - before
+    assert moved == pytest.approx(300, abs=60)
+    before += moved
     await portal.button("+1 h").click()
     await expect(portal.test("clock")).to_contain_text(f"{before // 3600 + 1:.0f} h")
     await expect(portal.test("clock")).to_contain_text("ahead")

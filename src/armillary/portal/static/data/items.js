@@ -115,6 +115,16 @@ export async function replaceDefinition(database, container, definition) {
 /** Whether an item was stored through MongoDB: its values are shown in extended JSON. @param {any} item */
 export const isOfMongo = (item) => item !== null && typeof item === "object" && "_id" in item;
 
+/** What an item is to the API that stored it, if that is not SQL. @param {any} item */
+export function kindOf(item) {
+  if (item === null || typeof item !== "object") return "";
+  if (isOfMongo(item)) return "A document of MongoDB, in extended JSON: it is stored through MongoDB, which keeps its types.";
+  if (item._isEdge === true) return "An edge of a graph, as Gremlin stores it.";
+  const isProperty = (/** @type {any} */ value) => Array.isArray(value) && value.length > 0 && value.every((each) => each !== null && typeof each === "object" && "_value" in each);
+  if (typeof item.label === "string" && Object.values(item).some(isProperty)) return "A vertex of a graph, as Gremlin stores it: properties are lists of values.";
+  return "$pk" in item ? "An entity of a table, as the Table API stores it." : "";
+}
+
 /** @param {string} database @param {any} command */
 async function mongo(database, command) {
   const { reply } = await bridge("mongo", { database, command });

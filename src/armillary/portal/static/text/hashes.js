@@ -55,4 +55,4 @@ export function shareAt({ low, high }, bound) {
 }
 
 /** A bound in a table: long ones are cut. @param {string} hex */
-export const shortBound = (hex) => (hex === "" ? "00" : hex.length > 8 ? `${hex.slice(0, 6)}…` : hex);
+export const shortBound = (hex) => (hex === "" ? "00" : hex.length > 6 ? `${hex.slice(0, 4)}…` : hex);

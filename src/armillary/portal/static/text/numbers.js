@@ -91,6 +91,12 @@ export function utc(value) {
   return date ? date.toISOString() : "";
 }
 
+/** A time for a field that takes local ones. @param {number | string} value */
+export function localTime(value) {
+  const time = moment(value);
+  return !time || Number.isNaN(time.getTime()) ? "" : new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
 /** @param {number | null | undefined} seconds */
 export function duration(seconds) {
   if (!isKnown(seconds)) return UNKNOWN;

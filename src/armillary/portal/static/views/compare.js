@@ -1,7 +1,7 @@
 // Two to four containers beside each other on the same scales: strips, sizes and loads by partition, how even the keys
 // are, refusals, and the server's verdict with its reasons; and what another key for the same items would do.
 
-import { html, useState } from "../vendor/core.js";
+import { html } from "../vendor/core.js";
 import { choose, route, viewPath } from "../data/address.js";
 import { BASE, containerPath, reading } from "../data/client.js";
 import { containers, server } from "../data/resources.js";
@@ -50,13 +50,15 @@ function Verdict({ names }) {
   const row = (/** @type {string} */ label, /** @type {(each: any) => any} */ value) => html`<tr><th scope="row">${label}</th>${all.map((/** @type {any} */ each) => html`<td key=${each.container}>${value(each)}</td>`)}</tr>`;
   return html`<section aria-label="Verdict"><${Stale} state=${state} />
     ${found?.recommendation && html`<p class=${found.recommendation.container ? "good" : "note"} data-test="recommendation">${found.recommendation.container ? `Better: ${found.recommendation.container}. ` : ""}${found.recommendation.why}</p>`}
-    ${found && html`<div class="grid-box" tabindex="0" role="region" aria-label="Figures"><table class="wrap">
+    ${found && html`<div class="grid-box" tabindex="0" role="region" aria-label="Figures"><table class="wrap figures">
       <thead><tr><th scope="col"><span class="visually-hidden">Figure</span></th>${all.map((/** @type {any} */ each) => html`<th key=${each.container} scope="col">${each.container}</th>`)}</tr></thead>
       <tbody>
         ${row("Verdict", (each) => html`<strong class=${LOOKS[/** @type {keyof typeof LOOKS} */ (each.verdict)]} data-verdict=${each.container}>${WORDS[/** @type {keyof typeof WORDS} */ (each.verdict)] ?? each.verdict}</strong>`)}
         ${row("Why", (each) => each.why)}
         ${row("Items", (each) => `${count(each.items)}, ${bytes(each.bytes)}, ${plural(each.partitions, "partition")}`)}
         ${row("Requests", (each) => `${count(each.requests)}, ${charge(each.ruPerRequest)} RU each`)}
+        ${row("Refused, over budget (429)", (each) => count(each.refused))}
+        ${row("Would be refused (429)", (each) => count(each.wouldBeRefused))}
         ${row("Writes refused, key full", (each) => count(each.full))}
         ${row("Refused by the worst partition", (each) => percent(each.worstRefusedShare))}
         ${row("Largest key's share of bytes", (each) => percent(each.topShare))}
@@ -71,7 +73,8 @@ function Verdict({ names }) {
 /** @param {{name: string}} props */
 function Side({ name }) {
   const [database, container = ""] = name.split("/");
-  const [measure, setMeasure] = useState("bytes");
+  const measure = route.value.params.get("measure") ?? "bytes";
+  const setMeasure = (/** @type {string} */ value) => choose({ measure: value === "bytes" ? null : value });
   const found = live.value[watchName(database, container)];
   if (!found) return html`<section><h2>${name}</h2><p data-test="loading">…</p></section>`;
   if (found.isGone) return html`<section><h2>${name}</h2><p>There is no such container (any more).</p></section>`;

@@ -71,13 +71,13 @@ function List({ snapshots, act }) {
     saveFile(`${name}.armillary`, new Blob(parts), "application/octet-stream");
     return `${name} was saved.`;
   });
-  return html`<table class="wrap" data-test="snapshots"><thead><tr><th scope="col">Name</th><th scope="col">Of</th><th scope="col" class="number">Containers</th><th scope="col" class="number">Items</th><th scope="col" class="number">Size</th><th scope="col"><span class="visually-hidden">Actions</span></th></tr></thead>
-    <tbody>${snapshots.map((each) => html`<tr key=${each.name}><td>${each.name}</td><td>${each.scope ?? each.database ?? "all databases"}</td><td class="number">${count(each.containers)}</td><td class="number">${count(each.items)}</td><td class="number">${bytes(each.bytes)}</td>
-      <td class="tools">${!readOnly && (wanted === each.name
+  return html`<div class="grid-box"><table class="wrap" data-test="snapshots"><thead><tr><th scope="col">Snapshot</th><th scope="col">Holds</th><th scope="col"><span class="visually-hidden">Actions</span></th></tr></thead>
+    <tbody>${snapshots.map((each) => html`<tr key=${each.name}><td>${each.name}</td><td>${each.scope ?? each.database ?? "all databases"}: ${plural(each.containers, "container")}, ${plural(each.items, "item")}, ${bytes(each.bytes)}</td>
+      <td><div class="tools">${!readOnly && (wanted === each.name
         ? html`<span>All changes since are undone in ${plural(each.containers, "container")}.</span><button type="button" class="danger" onClick=${() => bring(each.name)}>Bring back now</button><button type="button" class="quiet" onClick=${() => setWanted("")}>Not now</button>`
         : html`<button type="button" class="quiet" onClick=${() => setWanted(each.name)}>Bring back</button>`)}
         <button type="button" class="quiet" onClick=${() => save(each.name)}>Save as a file</button>
-        ${!readOnly && html`<button type="button" class="quiet" onClick=${() => act(async () => (await control("DELETE", `snapshots/${encodeURIComponent(each.name)}`), `${each.name} was deleted.`))}>Delete</button>`}</td></tr>`)}</tbody></table>`;
+        ${!readOnly && html`<button type="button" class="quiet" onClick=${() => act(async () => (await control("DELETE", `snapshots/${encodeURIComponent(each.name)}`), `${each.name} was deleted.`))}>Delete</button>`}</div></td></tr>`)}</tbody></table></div>`;
 }
 
 /** @param {{act: (action: () => Promise<string>) => void}} props */

@@ -3,7 +3,7 @@
 import { html, useState } from "../vendor/core.js";
 import { control, reading, session } from "../data/client.js";
 import { containers, readTesting } from "../data/resources.js";
-import { count, duration, utc } from "../text/numbers.js";
+import { count, duration, localTime, utc } from "../text/numbers.js";
 import { FAULT_EXAMPLES, ruleSentence } from "../text/fault-sentences.js";
 import { useInTurn } from "../widgets/asking.js";
 import { Failure, Field, Stale, useData, useEvery } from "../widgets/parts.js";
@@ -96,6 +96,8 @@ function sent(rule) {
 /** @param {{clock: any, act: (action: () => Promise<any>) => void}} props */
 function Clock({ clock, act }) {
   const [seconds, setSeconds] = useState("60");
+  const [until, setUntil] = useState("");
+  const untilSeconds = new Date(until).getTime() / 1000;
   if (!clock.movable) return html`<p>The server's time is the machine's: ${utc(clock.nowSeconds)}. Start the server with <code>--clock movable</code> to stop and advance it.</p>`;
   const move = (/** @type {any} */ body) => act(() => control("POST", "clock", body));
   return html`<p data-test="clock">${utc(clock.nowSeconds)}${clock.frozen ? ", frozen" : ""}, ${duration(clock.aheadSeconds)} ahead of the machine.</p>
@@ -104,5 +106,7 @@ function Clock({ clock, act }) {
       <button type="button" class="quiet" onClick=${() => move({ frozen: !clock.frozen })}>${clock.frozen ? "Let it go on" : "Freeze"}</button>
       ${[["+1 s", 1], ["+1 min", 60], ["+1 h", 3600], ["+1 d", 86400]].map(([label, step]) => html`<button type="button" class="quiet" key=${label} onClick=${() => move({ advanceSeconds: step })}>${label}</button>`)}
       <label class="check">by <input type="number" min="0" value=${seconds} onInput=${(/** @type {any} */ event) => setSeconds(event.currentTarget.value)} /> s</label>
-      <button type="button" class="quiet" onClick=${() => move({ advanceSeconds: Number(seconds) })}>Advance</button></p>`}`;
+      <button type="button" class="quiet" onClick=${() => move({ advanceSeconds: Number(seconds) })}>Advance</button>
+      <label class="check">to <input type="datetime-local" step="1" min=${localTime(clock.nowSeconds)} value=${until} onInput=${(/** @type {any} */ event) => setUntil(event.currentTarget.value)} /></label>
+      <button type="button" class="quiet" disabled=${!(untilSeconds > clock.nowSeconds)} onClick=${() => move({ advanceSeconds: untilSeconds - clock.nowSeconds })}>Advance to it</button></p>`}`;
 }

@@ -48,6 +48,11 @@ export function Lorenz({ sizes, label }) {
       context.lineTo(x((at + 1) / sorted.length), y(held / sum));
     });
     context.stroke();
+    context.fillStyle = themed("soft");
+    context.font = "11px system-ui, sans-serif";
+    context.textAlign = "right";
+    context.fillText("↑ share of the bytes", width - 6, height - 24); // below the curve, which is never under the diagonal
+    context.fillText("→ keys, the largest first", width - 6, height - 8);
   });
   if (sum === 0) return html`<p class="empty">No keys: nothing is stored.</p>`;
   const tenth = sorted.slice(0, Math.ceil(sorted.length / 10)).reduce((total, each) => total + each, 0);

@@ -22,6 +22,15 @@ function loadLibrary() {
   return library;
 }
 
+/** Values between two that are not known: no line leads to them. @param {(number | null)[]} values */
+export function lone(values) {
+  const found = [];
+  values.forEach((value, at) => {
+    if (value !== null && (values[at - 1] ?? null) === null && (values[at + 1] ?? null) === null) found.push(at);
+  });
+  return found.length > 0 ? found : null;
+}
+
 /** @param {HTMLElement} box */
 const widthOf = (box) => Math.max(200, box.clientWidth);
 
@@ -46,7 +55,7 @@ export function Chart({ title, times, series, unit = "", height = 180, text = (v
       plot = new uPlot(
         {
           width: widthOf(box.current), height,
-          series: [{ label: across || "Time", value: (/** @type {any} */ _, /** @type {number | null} */ value) => (value === null ? UNKNOWN : across ? count(value, 1) : dated(value, span)) }, ...series.map((each, at) => ({ label: each.label, stroke: SERIES[at % SERIES.length], width: 1.5, dash: each.dash ?? (at === 0 ? undefined : [4 + 2 * at, 3]), value: (/** @type {any} */ _, /** @type {any} */ value) => text(value), points: { show: times.length < 20 } }))],
+          series: [{ label: across || "Time", value: (/** @type {any} */ _, /** @type {number | null} */ value) => (value === null ? UNKNOWN : across ? count(value, 1) : dated(value, span)) }, ...series.map((each, at) => ({ label: each.label, stroke: SERIES[at % SERIES.length], width: 1.5, dash: each.dash ?? (at === 0 ? undefined : [4 + 2 * at, 3]), value: (/** @type {any} */ _, /** @type {any} */ value) => text(value), points: { show: times.length < 20, filter: () => (times.length < 20 ? null : lone(each.values)) } }))],
           axes: [across ? axis : { ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ marks, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number} */ apart) => marks.map((each) => axisTime(each, apart)) }, { ...axis, size: 70, values: (/** @type {any} */ _, /** @type {number[]} */ values) => markTexts(values, text), incrs: isCount ? COUNT_STEPS : undefined }],
           scales: { x: { time: !across }, y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => [Math.min(0, low ?? 0), Math.max(isCount ? 4 : 1e-6, (high ?? 1) * 1.05)] } },
         },

@@ -62,7 +62,7 @@ export function GraphCanvas({ graph }) {
       if (isMotionReduced()) simulation.stop().tick(STEPS);
       else simulation.on("tick", draw).on("end", draw);
       draw();
-      if (ref.current) ref.current.dataset.drawn = String(nodes.length);
+      if (ref.current) Object.assign(ref.current.dataset, { drawn: nodes.length, edges: links.length });
     });
     return () => {
       isGone = true;

@@ -7,7 +7,7 @@ import { containerPath, control, reading } from "../../data/client.js";
 import { readLags } from "../../data/consumer-lag.js";
 import { containers } from "../../data/resources.js";
 import { shortBound } from "../../text/hashes.js";
-import { count, cut, plural } from "../../text/numbers.js";
+import { count, cut, localTime, plural } from "../../text/numbers.js";
 import { Grid } from "../../widgets/grid.js";
 import { JsonText } from "../../widgets/json.js";
 import { useLatest } from "../../widgets/asking.js";
@@ -31,9 +31,11 @@ export default function Feed({ database, container }) {
   const [error, setError] = useState(/** @type {any} */ (null));
   const position = useRef("");
   const number = useRef(0);
+  const [since, setSince] = useState(() => Date.now());
   useEffect(() => {
     position.current = "";
     setRows([]);
+    setSince(Date.now());
   }, [database, container, mode, from, key]);
   useEffect(() => {
     if (isPaused) return;
@@ -43,7 +45,8 @@ export default function Feed({ database, container }) {
         try {
           const start = position.current ? `position=${encodeURIComponent(position.current)}` : `from=${encodeURIComponent(from)}`;
           const only = key ? `&key=${encodeURIComponent(JSON.stringify(parseKey(key)))}` : "";
-          const answer = await control("GET", `${containerPath(database, container)}/changes?mode=${mode}&${start}${only}&wait=${WAIT_MS}`, undefined, { signal: controller.signal });
+          const wait = position.current ? `&wait=${WAIT_MS}` : ""; // the place to begin at is answered at once
+          const answer = await control("GET", `${containerPath(database, container)}/changes?mode=${mode}&${start}${only}${wait}`, undefined, { signal: controller.signal });
           if (controller.signal.aborted) return;
           position.current = answer.position;
           setError(null);
@@ -78,16 +81,10 @@ export default function Feed({ database, container }) {
       <button type="button" class="quiet" onClick=${() => setRows([])}>Clear</button>
       <span class="small" data-test="feed-count">${plural(rows.length, "change")}</span></p>
     <${Failure} error=${error ?? clock.error} />
-    ${rows.length === 0 && !error && html`<p class="empty">Waiting for a change…</p>`}
+    ${rows.length === 0 && !error && html`<p class="empty">${isPaused ? "Paused." : html`Waiting for a change, since <${Time} value=${since} />.`}</p>`}
     <ol class="events" data-test="feed">${rows.slice(0, 200).map((row) => html`<${Change} key=${row.number} row=${row} before=${rows.find((each) => each.number < row.number && idOf(each.change) === idOf(row.change))} />`)}</ol>
     ${rows.length > 200 && html`<p class="small">The newest 200 of ${count(rows.length)}.</p>`}
     <${Consumers} database=${database} container=${container} />`;
-}
-
-/** A time for the field that takes local ones. @param {string} text */
-function localTime(text) {
-  const time = new Date(text);
-  return Number.isNaN(time.getTime()) ? "" : new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
 /** @param {{database: string, container: string}} props */

@@ -1,9 +1,9 @@
 // Gremlin: a script, and its result as a list, a table or a graph that is drawn.
 
-import { html, useState } from "../../vendor/core.js";
-import { choose, route } from "../../data/address.js";
+import { html, useLayoutEffect, useState } from "../../vendor/core.js";
+import { choose, route, setFragment } from "../../data/address.js";
 import { bridge } from "../../data/client.js";
-import { charge, count, plural } from "../../text/numbers.js";
+import { bytes, charge, count, percent, plural } from "../../text/numbers.js";
 import { Editor } from "../../widgets/editor.js";
 import { GraphCanvas } from "../../widgets/graph.js";
 import { Grid } from "../../widgets/grid.js";
@@ -14,11 +14,13 @@ import { graphOf, untyped } from "../../text/graphson.js";
 
 const VERTICES_MAX = 500;
 const EDGES_MAX = 1000;
+const FIRST = "g.V().limit(50)";
 
 /** @param {{database: string, container: string}} props */
 export default function Gremlin({ database, container }) {
   const form = route.value.params.get("as") ?? "graph";
-  const [script, setScript] = useState("g.V().limit(50)");
+  const [script, setScript] = useState(() => route.value.fragment || FIRST);
+  useLayoutEffect(() => setFragment(script === FIRST ? "" : script), [script]);
   const [result, setResult] = useState(/** @type {any} */ (null));
   const { ask, error, isAsking } = useLatest();
   const [edgesOf, setEdgesOf] = useState(/** @type {any[]} */ ([]));
@@ -48,7 +50,24 @@ export default function Gremlin({ database, container }) {
     <${Failure} error=${error} />
     ${result && isTooLarge && html`<p class="note" data-test="too-large">${graph.vertices.length > VERTICES_MAX ? plural(graph.vertices.length, "vertex", "vertices") : plural(graph.edges.length, "edge")}: shown as a table.</p>`}
     ${result && (shown === "graph" ? html`<${GraphCanvas} graph=${graph} />` : shown === "table" ? html`<${Table} values=${result.values} />` : html`<${JsonText} text=${JSON.stringify(result.values, null, 2)} label="Result" />`)}
-    ${result?.profile && html`<h3>Profile</h3><${JsonText} text=${JSON.stringify(result.profile, null, 2)} label="Profile" />`}`;
+    ${result?.profile && html`<${Profile} profile=${untyped(result.profile)} chargeRu=${result.chargeRu} />`}`;
+}
+
+/** What executionProfile() answers, a row a step. @param {{profile: any, chargeRu: number}} props */
+function Profile({ profile, chargeRu }) {
+  const sum = (/** @type {any} */ step, /** @type {string} */ name) => (step.storeOps ?? []).reduce((/** @type {number} */ total, /** @type {any} */ each) => total + each[name], 0);
+  const number = (/** @type {string} */ id, /** @type {string} */ label, /** @type {(step: any) => number} */ value, /** @type {(value: number) => string} */ text = count) => ({ id, label, value, text: (/** @type {any} */ step) => text(value(step)), number: true });
+  return html`<h3>Profile</h3>
+    <p>${charge(chargeRu)} RU and ${count(profile.totalTime)} ms in all. Request units are charged for what is read: by elements and bytes.</p>
+    <${Grid} label="profile" rows=${profile.metrics ?? []} keyOf=${(/** @type {any} */ _, /** @type {number} */ at) => at} columns=${[
+      { id: "name", label: "Step", value: (/** @type {any} */ step) => step.name },
+      number("time", "ms", (step) => step.time),
+      number("share", "Of the time", (step) => (step.annotations?.percentTime ?? 0) / 100, percent),
+      number("results", "Results", (step) => step.counts?.resultCount ?? 0),
+      number("fanout", "Partitions asked", (step) => Math.max(0, ...(step.storeOps ?? []).map((/** @type {any} */ each) => each.fanoutFactor))),
+      number("read", "Elements read", (step) => sum(step, "count")),
+      number("size", "Bytes read", (step) => sum(step, "size"), bytes),
+    ]} />`;
 }
 
 /** @param {{values: any[]}} props */

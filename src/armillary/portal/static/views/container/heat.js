@@ -38,7 +38,7 @@ export default function Heat({ database, container }) {
   useEvery(() => !from && state.refresh(), REFRESH_MS);
   const [cursor, setCursor] = useState(/** @type {any} */ (null));
   const [pinned, setPinned] = useState(/** @type {any} */ (null));
-  const [isTable, setTable] = useState(false);
+  const isTable = params.get("as") === "table";
   const hovered = useRef(/** @type {any} */ (null));
   const [hoverText, setHoverText] = useState("");
   const data = state.data;
@@ -70,7 +70,7 @@ export default function Heat({ database, container }) {
     <div class="tools">
       <${Choice} label="Scale" value=${isLogarithmic ? "log" : "linear"} onChange=${(/** @type {string} */ value) => choose({ scale: value === "log" ? "log" : null })} options=${[["linear", "Linear"], ["log", "Logarithmic"]]} />
       <label class="check">Brightness <input type="range" min="1" max="20" step="0.5" value=${brightness} onInput=${(/** @type {any} */ event) => choose({ bright: event.currentTarget.value })} /></label>
-      <label class="check"><input type="checkbox" checked=${isTable} onChange=${(/** @type {any} */ event) => setTable(event.currentTarget.checked)} /> As a table</label>
+      <label class="check"><input type="checkbox" checked=${isTable} onChange=${(/** @type {any} */ event) => choose({ as: event.currentTarget.checked ? "table" : null })} /> As a table</label>
       ${data && data.max > 0 && html`<${HeatScale} isLogarithmic=${isLogarithmic} from="0" to=${`${shown(metric, data.max / brightness)}${brightness > 1 ? " and more" : ""}`} />`}
     </div>
     <${Stale} state=${state} />

@@ -3,7 +3,7 @@
 
 import { html, useState } from "../../vendor/core.js";
 import { session } from "../../data/client.js";
-import { createItem, deleteItem, insertDocument, isOfMongo, keyOf, readItem, replaceDocument, replaceItem } from "../../data/items.js";
+import { createItem, deleteItem, insertDocument, isOfMongo, keyOf, kindOf, readItem, replaceDocument, replaceItem } from "../../data/items.js";
 import { pathSteps } from "../../text/paths.js";
 import { Editor } from "../../widgets/editor.js";
 import { JsonText, saveFile } from "../../widgets/json.js";
@@ -83,7 +83,7 @@ export function ItemDialog({ database, container, paths, item, onClose, onChange
       <div>${theirs && html`<h3>Yours</h3>`}<${Editor} value=${text} language="json" label="Item as JSON" onEdit=${setText} onRun=${save} /></div>
       ${theirs && html`<div data-test="theirs"><h3>Stored meanwhile</h3><${JsonText} text=${JSON.stringify(theirs, null, 2)} label="The stored version" /></div>`}
     </div>`}
-    ${isOfMongo(original) && html`<p class="small">A document of MongoDB, in extended JSON: it is stored through MongoDB, which keeps its types.</p>`}
+    ${original && html`<p class="small" data-test="kind">${kindOf(original)}</p>`}
     <${Failure} error=${error} />
     ${theirs && html`<p>The item was changed by another client. <em>Save</em> now replaces the version at the right.</p>`}
     <p class="tools">

@@ -7,9 +7,9 @@ import { PAGE, deleteByKey, keyOf, queryPage } from "../../data/items.js";
 import { findContainer } from "../../data/resources.js";
 import { charge, count, plural } from "../../text/numbers.js";
 import { Grid } from "../../widgets/grid.js";
-import { cellText, columnNames } from "../../widgets/json.js";
+import { JsonText, cellText, columnNames } from "../../widgets/json.js";
 import { useInTurn, useLatest } from "../../widgets/asking.js";
-import { Dialog, Failure, Field, useData } from "../../widgets/parts.js";
+import { Choice, Dialog, Failure, Field, useData } from "../../widgets/parts.js";
 import { ItemDialog } from "./item-dialog.js";
 import { keyText } from "./top-keys.js";
 
@@ -92,9 +92,12 @@ export default function Items({ database, container }) {
     <${Failure} error=${further.error ?? state.error} />
     ${state.data && pages.rows.length === 0
       ? html`<p class="empty">No items${id || key ? " match" : ""}${pages.next ? " so far" : ""}. ${about ? emptySentence(about.partitionCount) : ""}</p>`
-      : html`<${Grid} label="items" columns=${columns} rows=${pages.rows} keyOf=${(/** @type {any} */ row, /** @type {number} */ index) => row._rid ?? index} sort=${params.get("sort") ?? ""} onSort=${(/** @type {string} */ sort) => choose({ sort })} onOpen=${setShown} />`}
+      : params.get("as") === "json"
+        ? html`<${JsonText} text=${JSON.stringify(pages.rows, null, 2)} label="Items as JSON" />`
+        : html`<${Grid} label="items" columns=${columns} rows=${pages.rows} keyOf=${(/** @type {any} */ row, /** @type {number} */ index) => row._rid ?? index} sort=${params.get("sort") ?? ""} onSort=${(/** @type {string} */ sort) => choose({ sort })} onOpen=${setShown} />`}
     <p class="tools"><span class="small" data-test="items-foot">${plural(pages.rows.length, "item")}, ${charge(pages.chargeRu)} RU${about ? `; ${count(about.items)} in the container` : ""}</span>
-      ${pages.next && html`<button type="button" class="quiet" onClick=${more}>Next ${count(PAGE)}</button>`}</p>
+      ${pages.next && html`<button type="button" class="quiet" onClick=${more}>Next ${count(PAGE)}</button>`}
+      <${Choice} label="Form" value=${params.get("as") ?? "table"} onChange=${(/** @type {string} */ as) => choose({ as: as === "table" ? null : as })} options=${[["table", "Table"], ["json", "JSON"]]} /></p>
     ${shown && html`<${ItemDialog} database=${database} container=${container} paths=${paths} item=${shown.isNew ? null : shown} onClose=${() => setShown(null)} onChanged=${state.again} />`}
     ${isDeleting && html`<${DeleteKey} database=${database} container=${container} keyText=${key} onClose=${() => setDeleting(false)} onDone=${state.again} />`}
   `;

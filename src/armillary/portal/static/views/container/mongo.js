@@ -1,12 +1,12 @@
 // MongoDB: find by fields, a pipeline with a preview after each stage, or any command, in extended JSON; explained as a
 // tree, with the charge.
 
-import { html, useState } from "../../vendor/core.js";
-import { choose, route } from "../../data/address.js";
+import { html, useLayoutEffect, useState } from "../../vendor/core.js";
+import { choose, route, setFragment } from "../../data/address.js";
 import { bridge, session } from "../../data/client.js";
 import { charge, count, plural } from "../../text/numbers.js";
 import { Editor } from "../../widgets/editor.js";
-import { JsonText } from "../../widgets/json.js";
+import { JsonText, isObject } from "../../widgets/json.js";
 import { useLatest } from "../../widgets/asking.js";
 import { Choice, Failure, Field } from "../../widgets/parts.js";
 
@@ -20,6 +20,34 @@ export default function Mongo({ database, container }) {
   return html`<p class="tools"><${Choice} label="Form" value=${form} onChange=${(/** @type {string} */ value) => choose({ form: value === "find" ? null : value })} options=${[["find", "Find"], ["aggregate", "Aggregate"], ...(session.value.readOnly ? [] : [["command", "Command"]])]} />
     <span class="small">Values are extended JSON: <code>{"$oid": "…"}</code>, <code>{"$numberLong": "1"}</code>, <code>{"$date": "…"}</code>.</span></p>
     <${Form} key=${form} database=${database} container=${container} />`;
+}
+
+/**
+ * What was typed into a form is in the fragment of the address, as JSON, unless it is what the form begins with.
+ * @template T @param {string} form @param {T} first @returns {[T, (now: T) => void]}
+ */
+function useTyped(form, first) {
+  const [typed, setTyped] = useState(() => /** @type {T} */ (typedIn(route.value.fragment, form) ?? first));
+  useLayoutEffect(() => setFragment(JSON.stringify(typed) === JSON.stringify(first) ? "" : JSON.stringify({ [form]: typed })), [typed]);
+  return [typed, setTyped];
+}
+
+const isText = (/** @type {any} */ value) => typeof value === "string";
+/** @type {Record<string, (value: any) => boolean>} */
+const FITS = {
+  find: (value) => isObject(value) && FIELDS.every(([name]) => isText(value[name])),
+  aggregate: (value) => Array.isArray(value) && value.length > 0 && value.every(isText),
+  command: isText,
+};
+
+/** What a fragment has for a form, unless it is none of this form's. @param {string} fragment @param {string} form */
+function typedIn(fragment, form) {
+  try {
+    const found = JSON.parse(fragment)[form];
+    return FITS[form](found) ? found : null;
+  } catch {
+    return null;
+  }
 }
 
 /** Runs commands, and keeps the answer and the failure. @param {string} database */
@@ -44,10 +72,12 @@ function Answer({ answer }) {
 }
 
 const FIELDS = [["filter", "Filter", "{}"], ["projection", "Projection", ""], ["sort", "Sort", ""], ["limit", "Limit", "20"]];
+const FIRST_FIELDS = /** @type {Record<string, string>} */ (Object.fromEntries(FIELDS.map(([name, , first]) => [name, first])));
+const FIRST_STAGES = ['{"$match": {}}', '{"$limit": 20}'];
 
 /** @param {{database: string, container: string}} props */
 function Find({ database, container }) {
-  const [fields, setFields] = useState(/** @type {Record<string, string>} */ (Object.fromEntries(FIELDS.map(([name, , first]) => [name, first]))));
+  const [fields, setFields] = useTyped("find", FIRST_FIELDS);
   const command = useCommand(database);
   const [plan, setPlan] = useState(/** @type {any} */ (null));
   const planning = useLatest();
@@ -80,7 +110,7 @@ function PlanTree({ plan }) {
 
 /** @param {{database: string, container: string}} props */
 function Aggregate({ database, container }) {
-  const [stages, setStages] = useState(['{"$match": {}}', '{"$limit": 20}']);
+  const [stages, setStages] = useTyped("aggregate", FIRST_STAGES);
   const [previews, setPreviews] = useState(/** @type {any[]} */ ([]));
   const command = useCommand(database);
   const previewing = useLatest();
@@ -112,7 +142,7 @@ function Aggregate({ database, container }) {
 
 /** @param {{database: string, container: string}} props */
 function Command({ database, container }) {
-  const [text, setText] = useState(() => JSON.stringify({ collStats: container }, null, 2));
+  const [text, setText] = useTyped("command", JSON.stringify({ collStats: container }, null, 2));
   const command = useCommand(database);
   const run = () => command.run(() => JSON.parse(text));
   return html`<${Editor} value=${text} language="json" label="Command" onEdit=${setText} onRun=${run} />

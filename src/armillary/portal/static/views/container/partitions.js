@@ -95,6 +95,6 @@ function columnsOf(limitBytes, now) {
     { id: "full", label: "Key full", value: (row) => row.full, number: true, text: (row) => count(row.full) },
     { id: "minute", label: "Last minute", value: (row) => row.spentRu, text: (row) => rate(row.spentRu), show: (row) => html`<${Spark} values=${row.spark ?? []} most=${row.budgetRu} label=${`RU/s of partition ${row.id}, now ${rate(row.spentRu)}`} />` },
     { id: "parents", label: "Parents", value: (row) => (row.parents ?? []).join(", "), text: (row) => (row.parents ?? []).join(", ") || "–" },
-    { id: "age", label: "Age", value: (row) => (row.since === null ? null : -row.since), number: true, text: (row) => (row.since === null ? (row.parents.length === 0 ? "as its container" : "–") : duration(Math.max(0, new Date(now).getTime() / 1000 - row.since))) },
+    { id: "age", label: "Age", value: (row) => (row.since === null ? null : -row.since), number: true, text: (row) => (row.since === null ? (row.parents.length === 0 ? "container's" : "–") : duration(Math.max(0, new Date(now).getTime() / 1000 - row.since))) },
   ];
 }

@@ -35,7 +35,8 @@ export default function Query({ database, container }) {
   const paths = about?.partitionKey ?? [];
   const [text, setText] = useState(() => fragment || "SELECT * FROM c");
   const [key, setKey] = useState(params.get("key") ?? "");
-  const [parameters, setParameters] = useState(/** @type {{name: string, value: string}[]} */ ([]));
+  const parameters = [...params].filter(([name]) => name.startsWith("@")).map(([name, value]) => ({ name, value }));
+  const setParameters = (/** @type {{name: string, value: string}[]} */ now) => choose({ ...Object.fromEntries(parameters.map((each) => [each.name, null])), ...Object.fromEntries(now.map((each) => [each.name, each.value])) });
   const [result, setResult] = useState(/** @type {Result | null} */ (null));
   const { ask, cancel, error, isAsking: isRunning } = useLatest();
   const sample = useData((signal) => reading(`${containerPath(database, container)}/sample?count=1000`)(signal).catch(() => ({ paths: [] })), [database, container]);

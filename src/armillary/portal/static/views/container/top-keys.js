@@ -1,8 +1,8 @@
 // The largest and busiest partition keys, of one partition or of all. Reading them looks at many entries, so they are
 // read when they are asked for.
 
-import { html, useState } from "../../vendor/core.js";
-import { viewPath } from "../../data/address.js";
+import { html } from "../../vendor/core.js";
+import { choose, route, viewPath } from "../../data/address.js";
 import { BASE, containerPath, reading } from "../../data/client.js";
 import { findContainer, server } from "../../data/resources.js";
 import { bytes, charge, clock, count, percent, plural, ratio } from "../../text/numbers.js";
@@ -13,7 +13,8 @@ const TOP = 100;
 
 /** @param {{database: string, container: string, partition: number | null, ranges: string, total: number}} props */
 export function TopKeys({ database, container, partition, ranges, total }) {
-  const [kind, setKind] = useState("largest");
+  const kind = route.value.params.get("keys") ?? "largest";
+  const setKind = (/** @type {string} */ value) => choose({ keys: value === "largest" ? null : value });
   const state = useData(reading(`${containerPath(database, container)}/keys?top=${TOP}`), [database, container, ranges]);
   const limit = server.value?.limits?.logicalPartitionBytes;
   const all = (kind === "largest" ? state.data?.largestKeys : state.data?.busiestKeys) ?? [];
