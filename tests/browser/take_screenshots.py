@@ -123,7 +123,7 @@ SCENES: dict[str, Callable[[Portal], Awaitable[None]]] = {
     "overview": _opens("", "health"),
     "query": _query,
     "heat": _opens("c/shop/orders-by-country/heat", "heat"),
-    "throughput": _opens("c/shop/orders/throughput", "offer"),
+    "throughput": _opens("c/shop/orders/throughput", "preview"),
     "compare": _opens("compare?a=shop/orders&b=shop/orders-by-country", "recommendation"),
     "foresight": _foresight,
     "split": _split,

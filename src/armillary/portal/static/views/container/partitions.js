@@ -86,7 +86,7 @@ function columnsOf(limitBytes, now) {
     { id: "id", label: "Partition", value: (row) => row.id, number: true },
     { id: "low", label: "Hashes", value: (row) => place(row.low), text: (row) => `${shortBound(row.low)}–${shortBound(row.high)}` },
     { id: "bytes", label: "Size", value: (row) => row.bytes, number: true, text: (row) => bytes(row.bytes) },
-    { id: "filled", label: "Of its limit", value: (row) => ratio(row.bytes, limitBytes), text: (row) => percent(ratio(row.bytes, limitBytes)) , number: true },
+    { id: "filled", label: "Of limit", value: (row) => ratio(row.bytes, limitBytes), text: (row) => percent(ratio(row.bytes, limitBytes)) , number: true },
     { id: "items", label: "Items", value: (row) => row.items, number: true, text: (row) => count(row.items) },
     { id: "spent", label: "RU/s", value: (row) => row.spentRu, number: true, text: (row) => rate(row.spentRu) },
     { id: "load", label: "Of its share", value: load, text: (row) => percent(load(row)), show: (row) => html`<${Bar} share=${load(row)} text=${`${percent(load(row))} of ${count(row.budgetRu)}`} isBad=${(load(row) ?? 0) >= 1} />` },
