@@ -31,6 +31,7 @@ class DataSet:
     poor: frozenset[str] = frozenset()  # keys that must not be called good
     hot: frozenset[str] = frozenset()  # keys that this load makes impossible
     possible: frozenset[str] = frozenset()  # keys that must not be called impossible
+    breaking: frozenset[str] = frozenset()  # keys that are not good for this load: transactions are lost
     warned: frozenset[str] = frozenset()  # paths that a warning has to name
     may_hang: bool = False  # a sample, or what the application knows, may leave it undecided
 

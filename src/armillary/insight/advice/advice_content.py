@@ -111,7 +111,7 @@ def _candidate(judged: Judged, advice: Advice, prices: Prices) -> dict[str, Any]
             for gate in judged.gates
         ],
         "figures": wording.figures_of(scores, advice),
-        "largestKey": scores.top_name,
+        "largestKey": scores.largest_name,
         "requiredRu": requirement.throughput_ru if requirement is not None else None,
         "partitions": requirement.partitions if requirement is not None else None,
         "createWithRu": requirement.create_with_ru if requirement is not None else None,
@@ -128,6 +128,7 @@ def _scores(scores: Scores) -> dict[str, Any]:
         "chao1": scores.chao1,
         "topShare": scores.top_share,
         "topTenShare": scores.top_ten_share,
+        "risingShare": scores.rising,
         "requiredRu": scores.required if scores.requirement is not None else None,
         "effectiveKeys": scores.effective_keys,
         "gini": scores.gini,
@@ -227,7 +228,7 @@ def _events(advice: Advice) -> list[dict[str, Any]]:
     """Days on which a key is full, the earliest first."""
     horizon = advice.plan.horizon_days
     found = [
-        (each.scores.days_to_limit, each.key, each.scores.top_name)
+        (each.scores.days_to_limit, each.key, each.scores.largest_name)
         for each in advice.judged
         if each.scores.days_to_limit is not None and each.scores.days_to_limit <= horizon
     ]
@@ -260,6 +261,7 @@ def _warnings(advice: Advice) -> list[str]:
             f"{len(profile.uncounted):,} paths were not counted, {shown(profile.uncounted[0])} for example: at most"
             f" {PATHS_MAX} are, those first that look like keys; {named}"
         )
+    found += wording.mixed_types(advice)
     if load.unjoined_share > 0:
         found.append(
             f"{100 * load.unjoined_share:.0f} % of the reads could not be joined with items: spread as the others"

@@ -112,6 +112,8 @@ def _composed(scorer: Scorer, scored: dict[str, tuple[Scores, list[Gate]]], filt
         scores, _ = scored[path]
         budget_ru = plan.throughput_ru / scores.partitions if plan.throughput_ru is not None else plan.partition_ru
         largest = scores.top_share.value * scorer.horizon_bytes
+        if scores.rising is not None:
+            largest = scores.largest_bytes.value
         return min(
             SUFFIXES_MAX,
             suffixes_needed(largest, scores.hottest_value_ru, budget_ru, plan.limits.logical_bytes),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,13 @@ def mixed(first: Digests, second: Digests) -> Digests:
         return (state ^ (state >> np.uint64(31))) & _MASK
 
 
+class Written(NamedTuple):
+    """The keys of writes: their first levels, and the whole keys."""
+
+    first: Digests
+    whole: Digests
+
+
 class KeyValues:
     def __init__(self, profile: Profile, candidate: Candidate) -> None:
         self._profile = profile
@@ -55,6 +62,7 @@ class KeyValues:
             found = profile.paths.get(candidate.parts[0].path)
             exact = found.counts.all_values() if found is not None and found.present == profile.rows else None
         self._placed: dict[int, PlacedKeys] = {}
+        self.weights = np.ones(profile.sampled)  # of the rows, where the shares of first levels are others later
         self.counted = exact if exact is not None else counted(self.digests, profile.reservoir.sizes)
         self.is_unique = len(self.counted.digests) == profile.sampled and ID in candidate.paths
 
@@ -133,6 +141,7 @@ class KeyValues:
         """Give the memory of the sample's values back, once all figures are computed: there are many candidates."""
         empty = np.empty(0, np.uint64)
         self.first = self.digests = empty
+        self.weights = np.empty(0)
         self.parts, self._placed = [], {}
         self.counted = Counted(empty, np.empty(0), np.empty(0))
 
@@ -147,7 +156,7 @@ class KeyValues:
         """The stored bytes in the hash space, for a container that has about so many partitions by storage."""
         if partitions not in self._placed:
             if self.candidate.kind == HIERARCHICAL:
-                sizes = self._profile.reservoir.sizes
+                sizes = self._profile.reservoir.sizes * self.weights
                 self._placed[partitions] = self._placed_by_levels(self.first, self.digests, sizes, partitions)
             else:
                 self._placed[partitions] = self._placed_alone(self.counted, partitions)
@@ -216,7 +225,7 @@ class KeyValues:
     def _giants(self, partitions: int) -> tuple[Digests, NDArray[np.float64]]:
         """First levels that get a stretch of their own, in the order of their hashes, with their shares: those larger
         than half a partition, and all of them if they are too few to lie evenly by their hashes."""
-        levels = counted(self.first, self._profile.reservoir.sizes)
+        levels = counted(self.first, self._profile.reservoir.sizes * self.weights)
         shares = levels.sizes / max(1.0, float(levels.sizes.sum()))
         if partitions == 1:
             is_giant = np.zeros(len(shares), bool)

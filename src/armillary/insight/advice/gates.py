@@ -75,15 +75,16 @@ def _full(scores: Scores, scorer: Scorer) -> Gate | None:
     largest = scores.largest_bytes
     if largest.high <= limit or (largest.value <= limit and scores.values.is_unique):
         return None
-    where = f" for {scores.top_name}" if scores.top_name else ""
+    where = f" for {scores.largest_name}" if scores.largest_name else ""
+    share, of = (scores.top_share, "bytes") if scores.rising is None else (scores.rising, "newest writes")
     text = (
-        f"one key reaches {size_text(limit)}{where}: it has {percent(scores.top_share.value)} of the bytes"
-        f" ({interval_text(scores.top_share)}), which is {size_text(largest.value)}"
+        f"one key reaches {size_text(limit)}{where}: it has {percent(share.value)} of the {of}"
+        f" ({interval_text(share)}), which is {size_text(largest.value)}"
     )
     if scores.largest_low_bytes > limit:
-        return Gate(FULL, True, text + day_text(scores, scorer), scores.top_name)
+        return Gate(FULL, True, text + day_text(scores, scorer), scores.largest_name)
     rows = rows_needed(scores.top_share.value, limit / max(1.0, scorer.horizon_bytes), scorer.sample_rows)
-    return Gate(FULL, False, f"it hangs on the sample whether {text}", scores.top_name, rows)
+    return Gate(FULL, False, f"it hangs on the sample whether {text}", scores.largest_name, rows)
 
 
 def day_text(scores: Scores, scorer: Scorer) -> str:
@@ -104,7 +105,7 @@ def _hot(scores: Scores, scorer: Scorer) -> Gate | None:
     hottest = scores.hottest_value_ru
     if hottest <= limit_ru:
         return None
-    top = scores.top_share
+    top = scores.rising or scores.top_share
     low = hottest * (top.low / top.value if top.value else 1.0)
     where = f" ({scores.hottest_name})" if scores.hottest_name else ""
     text = f"one value{where} gets {hottest:,.0f} RU/s, and a partition has {limit_ru:,.0f}"

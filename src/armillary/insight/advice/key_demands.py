@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.insight.advice.candidate_keys import KeyValues
+from armillary.insight.advice.candidate_keys import KeyValues, Written
 from armillary.insight.advice.candidates import CONCATENATED, HIERARCHICAL, ID, SUFFIXED, Candidate
 from armillary.insight.advice.reading.leaf_columns import Digests
 from armillary.insight.advice.reading.value_counts import counted
@@ -71,7 +71,7 @@ class KeyDemands:
         load: Load,
         item: ItemShape,
         partitions: int,
-        now: Digests | None,
+        now: Written | None,
         *,
         is_clock: bool = False,
         reads_as_queries: bool = False,
@@ -83,8 +83,8 @@ class KeyDemands:
         self._reads_as_queries, self._is_clock = reads_as_queries, is_clock
         self._stored = values.placed(partitions)
         self._partitions = partitions
-        self._now = values.placed_requests(now, now, partitions) if now is not None else None
-        self._now_top = top_share(now) if now is not None else 0.0
+        self._now = values.placed_requests(*now, partitions) if now is not None else None
+        self._now_top = top_share(now.whole) if now is not None else 0.0
         sizes = values.counted.sizes
         self._top = float(sizes[0] / sizes.sum()) if len(sizes) else 1.0
         self._prefixes = self._prefix_shares() if self._candidate.kind == HIERARCHICAL else np.empty(0)
@@ -94,7 +94,7 @@ class KeyDemands:
 
     def _prefix_shares(self) -> NDArray[np.float64]:
         """Of the rows, by values of the first level, the largest first."""
-        rows = counted(self._values.first, np.ones(len(self._values.first))).rows
+        rows = counted(self._values.first, self._values.weights).sizes
         shares: NDArray[np.float64] = rows / max(1.0, float(rows.sum()))
         return shares
 

@@ -1,6 +1,7 @@
 """The largest logical partition of a candidate key at the horizon, and the day on which the first one is full. Three
-kinds of keys grow differently: a closed set of values keeps its shares; in an open set a value grows by its share of
-the newest rows; values that move with time, such as a date, are written for a while and then rest.
+kinds of keys grow differently: a closed set of values keeps its shares; in an open set, and where a value
+rises, it grows by its share of the newest rows; values that move with time, such as a date, are written for a while
+and then rest.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from armillary.insight.advice.advice_plan import Plan
 from armillary.insight.advice.candidate_keys import KeyValues
+from armillary.insight.advice.key_rise import Rise
 from armillary.insight.advice.reading.data_profile import Profile
 from armillary.insight.advice.reading.row_times import DAY_S, Windows
 from armillary.insight.advice.reading.value_counts import Estimate
@@ -30,6 +32,7 @@ class Largest(NamedTuple):
     size: Estimate  # bytes
     low_bytes: float  # the low end, allowing for the choice of the largest of many
     days_to_limit: float | None
+    rising: int | None = None  # digest of the largest, if it is a value that rises
 
 
 class KeyGrowth:
@@ -42,14 +45,36 @@ class KeyGrowth:
         self._limit = float(plan.limits.logical_bytes)
 
     def largest(
-        self, values: KeyValues, top: Estimate, distinct: float, exponent: float, *, is_moving: bool
+        self,
+        values: KeyValues,
+        top: Estimate,
+        distinct: float,
+        exponent: float,
+        *,
+        is_moving: bool,
+        rise: Rise | None = None,
     ) -> Largest:
         # The largest of many values is large by chance too: its low end has to stand for all of them.
         z = max(_Z95, math.sqrt(2.0 * math.log(max(2.0, distinct) / _UNLIKELY)))
         if is_moving and self._windows is not None and self._plan.growth_bytes_day:
             return self._moving(values, top, self._windows)
         recent = self._recent_shares(values, exponent)
-        return self._closed(values, top, z) if recent is None else self._open(values, *recent, z)
+        found = self._closed(values, top, z) if recent is None else self._open(values, *recent, z)
+        risen = self._risen(values, rise) if rise is not None and self._plan.growth_bytes_day else None
+        return risen if risen is not None and risen.size.value > found.size.value else found
+
+    def _risen(self, values: KeyValues, rise: Rise) -> Largest:
+        """The largest of the values that rise: what it has, and its share of the newest writes of all growth."""
+        plan, sizes = self._plan, self._profile.reservoir.sizes
+        at = int(np.argmax(rise.shares))
+        digest, share = int(rise.values[at]), float(rise.shares[at])
+        stored = float(sizes[values.digests == rise.values[at]].sum() / sizes.sum()) * self._today_bytes
+        growth = plan.growth_bytes_day * plan.horizon_days
+        interval = distributions.wilson(share, rise.rows)
+        low = distributions.wilson(share, rise.rows, rise.z).low
+        size = Estimate(stored + share * growth, stored + interval.low * growth, stored + interval.high * growth)
+        days = needs.days_to_fill(stored, share, plan.growth_bytes_day, self._limit)
+        return Largest(size, stored + low * growth, days, digest)
 
     def _closed(self, values: KeyValues, top: Estimate, z: float) -> Largest:
         plan = self._plan
@@ -95,7 +120,7 @@ class KeyGrowth:
         heaviest first."""
         if exponent < OPEN_SET or self._windows is None or not self._plan.growth_bytes_day:
             return None
-        is_late = self._windows.last_tenth()
+        is_late = self._windows.last_part(0.1)
         if is_late.sum() < _RECENT_ROWS:
             return None
         sizes = self._profile.reservoir.sizes

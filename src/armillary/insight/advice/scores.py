@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.insight.advice.advice_plan import Plan
-from armillary.insight.advice.candidate_keys import KeyValues
+from armillary.insight.advice.candidate_keys import KeyValues, Written
 from armillary.insight.advice.candidates import HIERARCHICAL, ID, SUFFIXED, Candidate
 from armillary.insight.advice.key_demands import KeyDemands, knows_key, top_share
 from armillary.insight.advice.key_growth import OPEN_SET, KeyGrowth
+from armillary.insight.advice.key_rise import Rise, horizon_weights, rise_of
 from armillary.insight.advice.reading.clock_values import Clock, clock_of
 from armillary.insight.advice.reading.data_profile import Profile
 from armillary.insight.advice.reading.leaf_columns import Digests
@@ -49,6 +50,8 @@ class Scores:
     chao1: float
     top_share: Estimate  # p_max
     top_name: str
+    rising: Estimate | None  # of the newest writes, of the largest key at the horizon if it is a value that rises
+    rising_name: str
     top_ten_share: Estimate
     effective_keys: Estimate
     gini: Estimate
@@ -96,7 +99,14 @@ class Scores:
 
     @property
     def hottest_name(self) -> str:
-        return self.clock.name if self.clock is not None and self.clock.is_certain else self.top_name
+        if self.clock is not None and self.clock.is_certain:
+            return self.clock.name
+        return self.rising_name or self.top_name
+
+    @property
+    def largest_name(self) -> str:
+        """Of the largest key at the horizon."""
+        return self.rising_name or self.top_name
 
     @property
     def required(self) -> Estimate:
@@ -141,7 +151,8 @@ class Scorer:
         self.sample_rows = float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0  # Kish
         self.windows = self._windows()
         self.is_sample = plan.is_sample_of(profile.rows)
-        self._growth = KeyGrowth(profile, plan, self.today_bytes, self.sample_rows, self._stored_windows())
+        self._stored_windows = self.windows if not load.writes else self._windows_of_rows()
+        self._growth = KeyGrowth(profile, plan, self.today_bytes, self.sample_rows, self._stored_windows)
         self._random = np.random.Generator(np.random.PCG64(plan.seed))
         self.base_partitions = partition_counts.by_storage(1, self.horizon_bytes, plan.limits.storage_bytes)
 
@@ -162,16 +173,15 @@ class Scorer:
     def _windows(self) -> Windows | None:
         if len(self.load.writes) >= _WINDOWED_WRITES:
             return Windows(np.array([second for second, _ in self.load.writes]))
+        return self._windows_of_rows()
+
+    def _windows_of_rows(self) -> Windows | None:
         if self.profile.written is None:
             return None
         seconds = self.profile.reservoir.times(self.profile.written)
         if seconds is None:
             return None
         return Windows(seconds, self.profile.rows / max(1, self.profile.sampled))
-
-    def _stored_windows(self) -> Windows | None:
-        """Of the rows, whatever the capture has."""
-        return None if self.load.writes else self.windows
 
     def _window_values(self, values: KeyValues) -> Digests | None:
         if len(self.load.writes) < _WINDOWED_WRITES:
@@ -186,8 +196,12 @@ class Scorer:
         distinct, exponent = self._distinct(values)
         top_share = self._top_share(values)
         clock = self._clock(values)
-        concentration, is_moving, now = self._concentration(values, clock)
-        largest = self._growth.largest(values, top_share, distinct.value, exponent, is_moving=is_moving)
+        rise = rise_of(values.placing, self._stored_windows) if clock is None else None
+        if rise is not None and candidate.kind == HIERARCHICAL:
+            values.weights = horizon_weights(values.first, rise, self.profile.reservoir.sizes, self._grown_times)
+        concentration, is_moving, now = self._concentration(values, clock, rise)
+        whole = rise_of(values.digests, self._stored_windows) if candidate.kind == HIERARCHICAL else rise
+        largest = self._growth.largest(values, top_share, distinct.value, exponent, is_moving=is_moving, rise=whole)
         reads = [each for each in self.load.operations if each.kind in ADDRESSED]
         known = {*self.plan.known, *self.load.present_key}
         is_known = knows_key(candidate, known) if reads else None
@@ -217,6 +231,8 @@ class Scorer:
             self._chao1(found),
             top_share,
             self._top_name(values),
+            whole.largest if whole is not None and largest.rising is not None else None,
+            values.name(largest.rising) if largest.rising is not None else "",
             self._top_ten_share(found),
             *self._skew(found),
             largest.size,
@@ -256,13 +272,18 @@ class Scorer:
         )
 
     def _grown(
-        self, demands: KeyDemands, values: KeyValues, now: Digests | None, partitions: int, judged: int
+        self, demands: KeyDemands, values: KeyValues, now: Written | None, partitions: int, judged: int
     ) -> KeyDemands:
         """The demands on more partitions than there are: data that has grown to them was split, which spreads the first
         levels of a hierarchical key."""
         if values.candidate.kind != HIERARCHICAL or judged <= max(partitions, self.base_partitions):
             return demands
         return KeyDemands(values, self.load, self.item, judged, now)
+
+    @property
+    def _grown_times(self) -> float:
+        """What is added up to the horizon, by what is stored."""
+        return max(0.0, self.horizon_bytes / self.today_bytes - 1.0) if self.today_bytes else 0.0
 
     @property
     def _times_data(self) -> float:
@@ -359,20 +380,25 @@ class Scorer:
                 return found
         return None
 
-    def _concentration(self, values: KeyValues, clock: Clock | None) -> tuple[Estimate | None, bool, Digests | None]:
+    def _concentration(
+        self, values: KeyValues, clock: Clock | None, rise: Rise | None
+    ) -> tuple[Estimate | None, bool, Written | None]:
+        """W, whether the writes move from value to value, and what is written now where that is not what is stored."""
         if clock is not None and clock.is_certain:
             now = values.at_one_moment(clock.path, clock.now)
             share, top = clock.share_of_minute, top_share(now)
             interval = distributions.wilson(top, len(now)) if top < 1.0 else (top, top)
-            return Estimate(share * top, *(share * end for end in interval)), top > _SPREAD_SHARE, now
+            return Estimate(share * top, *(share * end for end in interval)), top > _SPREAD_SHARE, Written(now, now)
         windows = self.windows
         digests = self._window_values(values) if windows is not None else None
         if windows is None or digests is None or not windows.rows:
             return None, False, None
         if not windows.can_tell:
             return None, False, None
-        is_staying = windows.is_staying(digests, self._random)
-        is_moving = is_staying or windows.is_moving(digests, self._random)
+        if len(self.load.writes) >= _WINDOWED_WRITES:
+            rise = None  # the capture has the writes of now
+        is_staying = rise is None and windows.is_staying(digests, self._random)
+        is_moving = is_staying or (rise is None and windows.is_moving(digests, self._random))
         if values.candidate.kind == HIERARCHICAL and not is_moving and not self.load.writes:
             digests = values.digests  # a first level that is always large is a matter of placement
         by_window = windows.concentration(digests)
@@ -383,7 +409,11 @@ class Scorer:
             # stay for less than the time between two rows show less of it than there is.
             share = math.sqrt(windows.staying_share(digests) or 0.0)
             found = Estimate(max(share, found.value), max(share, found.low), 1.0)
-        return found, is_moving, windows.last_values(digests, is_staying=is_staying) if is_moving else None
+        if rise is not None:
+            newest = Written(values.placing[rise.is_late], values.digests[rise.is_late])
+            return found if values.candidate.kind == HIERARCHICAL else rise.largest, False, newest
+        last = windows.last_values(digests, is_staying=is_staying) if is_moving else None
+        return found, is_moving, Written(last, last) if last is not None else None
 
     def _missing(self, candidate: Candidate) -> Estimate:
         rows = self.profile.rows
@@ -412,7 +442,7 @@ class Scorer:
         return requirement.throughput_ru * max(0.0, 1.0 - error), requirement.throughput_ru * (1.0 + error)
 
     def _surcharge(
-        self, demands: KeyDemands, values: KeyValues, loads: PartitionLoads, partitions: int, now: Digests | None
+        self, demands: KeyDemands, values: KeyValues, loads: PartitionLoads, partitions: int, now: Written | None
     ) -> float:
         """How many times its fair share the hottest partition has. Without requests, by the bytes that lie there and
         by those that are written now."""
@@ -421,7 +451,7 @@ class Scorer:
         stored = max(values.placed(self.base_partitions).on_even(partitions)) * partitions
         if now is None:
             return stored
-        written = values.placed_requests(now, now, self.base_partitions)
+        written = values.placed_requests(*now, self.base_partitions)
         return max(stored, max(written.on_even(partitions)) * partitions)
 
 

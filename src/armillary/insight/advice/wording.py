@@ -4,6 +4,7 @@ and against each key with a number, its interval and an example, then what would
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -124,9 +125,11 @@ def _gate_clause(gate: Gate, scores: Scores, advice: Advice) -> str:
     hedge = "" if gate.is_broken else "perhaps "
     if gate.name == FULL:
         limit = size_text(advice.plan.limits.logical_bytes)
-        share = percent(scores.top_share.value)
-        name = f" for {name_text(scores.top_name)}" if scores.top_name else ""
-        return f"alone {hedge}reaches {limit}{name}{when_text(scores, advice)} ({share} of the bytes)"
+        share = f"{percent(scores.top_share.value)} of the bytes"
+        if scores.rising is not None:
+            share = f"{percent(scores.rising.value)} of the newest writes"
+        name = f" for {name_text(scores.largest_name)}" if scores.largest_name else ""
+        return f"alone {hedge}reaches {limit}{name}{when_text(scores, advice)} ({share})"
     if gate.name == HOT:
         name = f" ({name_text(scores.hottest_name)})" if scores.hottest_name else ""
         return f"{hedge}puts {scores.hottest_value_ru:,.0f} RU/s on one value{name}"
@@ -319,6 +322,23 @@ def what_would_change(advice: Advice) -> list[str]:
     second = next((each for each in advice.usable if each is not best and each.word == GOOD), None)
     if second is not None and advice.load.is_known:
         found.append(f"the next is {second.key}, with {second.times_best:.2f} times the throughput of the cheapest")
+    return found
+
+
+def mixed_types(advice: Advice) -> list[str]:
+    """Paths of keys that may be chosen whose values have several types: a query for 7 does not find "7"."""
+    chosen = [advice.best] if advice.best is not None else [each for each in advice.usable if each.word in (GOOD, CARE)]
+    paths = [*(path for each in chosen for path in each.scores.candidate.paths), *advice.load.filter_shares()]
+    found = []
+    for path in dict.fromkeys([*paths, *advice.plan.must]):
+        profile = advice.profile.paths.get(path)
+        if profile is None or path == ID or len(profile.kinds) < 2:
+            continue
+        kinds = " and ".join(f"{kind} in {rows:,} rows" for kind, rows in profile.kinds.items())
+        values = profile.counts.names.values()
+        other = next((value for value in values if type(value) in (int, float)), 7)
+        example = f'a query for {json.dumps(other)} does not find "{json.dumps(other)}"'
+        found.append(f"{path} holds {kinds}: values of different types are different keys, so that {example}")
     return found
 
 

@@ -48,6 +48,13 @@ class PathProfile:
     times_read: int = 0
     times_good: int = 0
 
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Rows by the type of the value: a key has one place for 7 and another for "7"."""
+        texts = self.present - self.numbers - self.truths
+        found = {"numbers": self.numbers, "texts": texts, "truth values": self.truths}
+        return {kind: rows for kind, rows in found.items() if rows > 0}
+
 
 @dataclass(slots=True)
 class Profile:

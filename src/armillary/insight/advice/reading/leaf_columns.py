@@ -95,9 +95,11 @@ class Column:
     def digests(self) -> Digests:
         """Of the batch's values, in their order."""
         texts = self._texts
+        before = self.numbers, self.truths
         try:
             found = [texts[value] if type(value) is str else self._of_other(value) for value in self.values]
         except (Failure, UnicodeEncodeError):  # a lone surrogate, or a number beyond doubles: no key may hold them
+            self.numbers, self.truths = before
             found = [self._of_any(value) for value in self.values]
         return np.frombuffer(b"".join(found), dtype=">u8").astype(np.uint64)
 
@@ -110,7 +112,7 @@ class Column:
 
     def _of_any(self, value: Any) -> bytes:
         try:
-            return self._texts[value] if type(value) is str else digest_of(value)
+            return self._texts[value] if type(value) is str else self._of_other(value)
         except (Failure, UnicodeEncodeError):
             return digest_of(value.encode("utf-8", "replace").decode() if type(value) is str else str(value))
 

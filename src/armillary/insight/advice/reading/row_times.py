@@ -31,6 +31,7 @@ _DIGITS_MAX: Final = 20_991_231_235_959
 _EPOCH_S: Final = (946_684_800.0, 4_102_444_800.0)  # the years 2000 to 2100
 _LOOKED_AT: Final = 50  # values of a batch that tell whether the others are worth parsing
 _WINDOWS_S: Final = (60.0, 600.0, 3_600.0, 21_600.0, DAY_S, 7 * DAY_S, 30 * DAY_S, 365 * DAY_S)
+TENTHS: Final = 10
 _WINDOW_ROWS: Final = 100  # on average, for the largest share of a window to say something
 _WINDOWS_MIN: Final = 5
 _ROWS_MAX: Final = 50_000
@@ -235,11 +236,18 @@ class Windows:
         found: Digests = digests[self._taken][self._window == full[-1]]
         return found
 
-    def last_tenth(self) -> NDArray[np.bool_]:
-        """Which rows of the sample are of the last tenth of the time."""
+    def last_part(self, share: float) -> NDArray[np.bool_]:
+        """Which rows of the sample are of the last share of the time."""
         is_late = np.zeros(self._rows_of_sample, bool)
-        is_late[self._taken] = self._seconds >= self.last_s - 0.1 * (self.last_s - self.first_s)
+        is_late[self._taken] = self._seconds >= self.last_s - share * (self.last_s - self.first_s)
         return is_late
+
+    def tenths(self) -> NDArray[np.int8]:
+        """In which tenth of the time each row of the sample lies; -1: it has no time, or is not looked at."""
+        found = np.full(self._rows_of_sample, -1, np.int8)
+        passed = (self._seconds - self.first_s) / max(1e-9, self.last_s - self.first_s)
+        found[self._taken] = np.minimum(TENTHS - 1, np.floor(passed * TENTHS)).astype(np.int8)
+        return found
 
     def spans_days(self, digests: Digests, values: Digests) -> dict[int, float]:
         """For how many days each of these values was written."""
