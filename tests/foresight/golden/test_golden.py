@@ -58,7 +58,7 @@ def told(advice: Advice) -> str:
     return "\n".join([f"best: {advice.best and advice.best.key}; undecided: {advice.undecided}", *lines])
 
 
-def check(data: DataSet, advice: Advice, *, has_load: bool = True) -> None:
+def check(data: DataSet, advice: Advice, *, has_load: bool = True, must_decide: bool = True) -> None:
     found = words(advice)
     if advice.best is not None:
         # A sample that cannot exclude a full key may add /id as a level: the same queries find one partition.
@@ -74,7 +74,7 @@ def check(data: DataSet, advice: Advice, *, has_load: bool = True) -> None:
     warnings = advice_content(advice, own_prices(), "rows", [])["warnings"]
     for path in data.warned:
         assert any(path in warning for warning in warnings), warnings
-    if has_load and not data.may_hang:
+    if has_load and must_decide and not data.may_hang:
         assert advice.is_decided, told(advice)
 
 
@@ -113,4 +113,5 @@ def test_the_order_of_rows_does_not_matter(data: DataSet) -> None:
 @pytest.mark.parametrize("rows", [1_000, 5_000, 30_000])
 @pytest.mark.parametrize("data", [*DATA_SETS, *FURTHER_SETS, *BLIND_SETS, *SECOND_SETS], ids=lambda data: data.name)
 def test_advice_is_right_for_any_sample(data: DataSet, rows: int, seed: int) -> None:
-    check(data, advice_on(data, profile_of(data, rows, seed)))
+    # A thousand rows may leave open whether a value outgrows its partition; the report says how many would tell.
+    check(data, advice_on(data, profile_of(data, rows, seed)), must_decide=rows >= ROWS)

@@ -187,7 +187,7 @@ def _decide(advice: Advice) -> None:
 def _decide_by_data(advice: Advice) -> None:
     """Without requests a key can be told to be impossible or poor, but which of the others is best depends on what
     queries pin; unless the key must hold a path. A path that is impossible alone can be the first level of a key."""
-    rivals = [each.key for each in advice.usable if each.word in (GOOD, CARE)]
+    rivals = [each.key for each in advice.usable if each.word in (GOOD, CARE) and not _is_prose(each)]
     rivals += [f"{path},{ID}" for path in first_levels(advice)]
     if ID not in rivals and _lacks_ids(advice):
         rivals.insert(0, ID)  # which items get when they are stored
@@ -198,6 +198,14 @@ def _decide_by_data(advice: Advice) -> None:
         f"the data alone leaves {named}: which is best depends on the requests"
         f" (--workload, or --requests with {REQUESTS_MIN:,} at least; or --must with the path that queries filter by)"
     )
+
+
+def _is_prose(judged: Judged) -> bool:
+    """Whether the key is a text that no query names and no item shares, such as a description."""
+    candidate, scores = judged.scores.candidate, judged.scores
+    profile = scores.values.paths[0]
+    is_text = candidate.kind == SINGLE and profile is not None and profile.is_prose
+    return is_text and not candidate.is_asked_for and scores.growth_exponent >= HARDLY_REPEATS
 
 
 def _lacks_ids(advice: Advice) -> bool:

@@ -28,6 +28,7 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 TERMS_ROWS: Final = 2_000  # items whose index terms are counted
 _TERMS_MAX: Final = 200_000  # in these: fewer items are enough where each has thousands
 _EXAMPLES: Final = 3
+_PROSE_CHARACTERS: Final = 64
 
 
 @dataclass(slots=True)
@@ -47,6 +48,13 @@ class PathProfile:
     is_text_time: bool = False
     times_read: int = 0
     times_good: int = 0
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether its values look like sentences: most of those that are remembered are long and have several words."""
+        named = list(self.counts.names.values())
+        prose = sum(type(each) is str and len(each) > _PROSE_CHARACTERS and len(each.split()) > 2 for each in named)
+        return prose > len(named) / 2
 
     @property
     def kinds(self) -> dict[str, int]:
