@@ -342,3 +342,26 @@ def test_rows_without_ids_do_not_decide_by_themselves(advised: Advised, tmp_path
     file.write_text("".join(json.dumps({"k": number % 300, "v": "x"}) + "\n" for number in range(1_100)))
     code, content = advised(str(file))
     assert code == 3 and "/id and /k" in content["undecided"][0]
+
+
+def test_no_rows_are_undecided(advised: Advised, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is said of keys: of no rows all and none have a value."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text("")
+    code, content = advised(str(file))
+    assert code == 3 and content["candidates"] == []
+    assert content["text"] == "Undecided: there are no rows: 1,000 at least are needed."
+    assert main(["advise", str(file)]) == 3
+    assert "impossible" not in capsys.readouterr().out
+
+
+def test_a_key_of_several_types_is_told(advised: Advised, tmp_path: Path, workload: str) -> None:
+    items = [row(number) for number in range(1_200)]
+    for item in items[:300]:
+        item["customer"]["id"] = int(item["customer"]["id"][1:])
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(item) + "\n" for item in items))
+    _, content = advised(str(file), "--workload", workload, "--size", "300GB")
+    warning = next(each for each in content["warnings"] if each.startswith("/customer/id"))
+    assert "/customer/id holds numbers in 300 rows and texts in 900 rows" in warning
+    assert re.search(r'a query for (\d+) does not find "\1"', warning)

@@ -217,7 +217,7 @@ def _rests_on(advice: Advice) -> dict[str, str]:
         "candidates.requiredRu": f"required RU/s are the least for {demand}; the interval is that of the score",
         "candidates.partitions": "partitions are those of the required RU/s and the bytes at the horizon",
         "candidates.createWithRu": "a container is created with less where more would make too many partitions",
-        "candidates.timesBest": "times the throughput of the cheapest key, each as required",
+        "candidates.timesBest": "times the best are the required RU/s of a key by those of the cheapest one",
         "candidates.monthly": "amounts are the required RU/s and the bytes at the horizon by the prices that are named",
         "candidates.gates": "rows that would tell make the interval so small that the limit lies outside, if the"
         " share stays as it is",

@@ -69,6 +69,8 @@ def advise(
     progress: Progress = lambda share, text: None,
 ) -> Advice:
     scorer = Scorer(profile, load, plan)
+    if not profile.rows:
+        return Advice(scorer, [], undecided=[f"there are no rows: {ROWS_MIN:,} at least are needed"])
     scored: dict[str, tuple[Scores, list[Gate]]] = {}
 
     def add(found: Sequence[Candidate], share: float) -> None:

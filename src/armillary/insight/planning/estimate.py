@@ -72,11 +72,12 @@ class _Estimate:
     def content(self) -> dict[str, Any]:
         manual, autoscale = self._required(is_autoscale=False), self._required(is_autoscale=True)
         chosen = self._chosen(manual, autoscale)
+        provisioned = self._provisioned()
         return {
             "version": VERSION,
             "inputs": self._inputs(),
             "assumptions": self._assumptions(),
-            "restsOn": self._rests_on(chosen),
+            "restsOn": self._rests_on(chosen, has_throughput=provisioned is not None),
             "operations": self._operations(chosen),
             "peak": self._peak(chosen),
             "keys": self._keys(chosen),
@@ -86,7 +87,7 @@ class _Estimate:
                 AUTOSCALE: self._requirement(autoscale, is_autoscale=True),
                 SERVERLESS: self._serverless(),
             },
-            "provisioned": self._provisioned(),
+            "provisioned": provisioned,
             "breakEven": self._break_even(manual),
             "warnings": self._warnings,
         }
@@ -200,14 +201,15 @@ class _Estimate:
             found.append("What full keys refuse is counted as stored here; `armillary simulate` leaves it out.")
         return found
 
-    def _rests_on(self, partitions: int) -> dict[str, str]:
+    def _rests_on(self, partitions: int, *, has_throughput: bool) -> dict[str, str]:
         """What the figures of each part rest on, those that have no interval of their own."""
         days = self._options.horizon_s / DAY_S
         when = f"in {days:,.0f} days" if days else "now"
-        months = f"a month of {self._prices.month_hours:,} hours"
-        return {
+        months = f"a month of {self._prices.month_hours:,g} hours"
+        times = f"{self._factor:,.4g} times those given" if self._factor != 1.0 else "as given"
+        found = {
             "operations": "RU each: what the engine charges for items, index terms, rows and seeks as the workload has "
-            f"them. Rates: the highest of a week {when}, {self._factor:,.4g} times those given.",
+            f"them. Rates: the highest of a week {when}, {times}.",
             "peak": f"The load of partitions: {partitions:,} of equal width, with keys where the hash of their names "
             "says. --seed lays the keys of a distribution elsewhere.",
             "keys": f"Keys: the distribution of the workload. Their bytes: its share of all that is stored {when}. The "
@@ -220,6 +222,9 @@ class _Estimate:
             f"requests: by formula, within {FORMULA_ERROR:.0%} of the engine's.",
             "breakEven": "Where another kind costs less: the prices alone.",
         }
+        if not has_throughput:
+            del found["provisioned"]
+        return found
 
     def _operations(self, partitions: int) -> list[dict[str, Any]]:
         found = []
@@ -310,6 +315,9 @@ class _Estimate:
             },
             "ingest": {
                 "partitions": plan.partitions,
+                "createdPartitions": partition_counts.created(
+                    plan.create_with_ru, partition_ru=bounds.throughput_ru, initial_share=bounds.initial_share
+                ),
                 "createWithRu": plan.create_with_ru,
                 "scaleToRu": plan.scale_to_ru,
                 "hours": round(plan.hours, 3),
@@ -326,6 +334,9 @@ class _Estimate:
             )
             return None
         bill = self._autoscale_bill(need) if is_autoscale else self._manual_bill(need.throughput_ru)
+        bounds = self._workload.bounds
+        carried_ru = need.partitions * bounds.throughput_ru
+        even_ru = partition_counts.even_scale_up(need.partitions, carried_ru + 1, bounds.throughput_ru)
         return {
             "throughputRu": need.throughput_ru,
             "createWithRu": need.create_with_ru,
@@ -335,10 +346,8 @@ class _Estimate:
             "hottestRu": round(need.hottest_ru, 2),
             "surcharge": round(need.surcharge, 4),
             "ingestDays": round(self._items() * self._create_ru() / need.throughput_ru / DAY_S, 3),
-            "carriedRu": (carried_ru := need.partitions * self._workload.bounds.throughput_ru),
-            "evenScaleUpRu": partition_counts.even_scale_up(
-                need.partitions, carried_ru + 1, self._workload.bounds.throughput_ru
-            ),
+            "carriedRu": min(carried_ru, bounds.container_ru_max),
+            "evenScaleUpRu": even_ru if even_ru <= bounds.container_ru_max else None,
             "monthly": bill.to_json(),
         }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 from armillary.errors import Failure, bad_request
@@ -77,15 +78,21 @@ class Table:
 
     def wrong(self, name: str, expected: str) -> Failure:
         given = self._values.get(name)
-        said = "is missing" if given is None else f"is {shown(given)}"
-        return bad_request(f"{self.place(name)} {said}; expected {expected}.")
+        if given is None:
+            return bad_request(f"{self.place(name)} is missing; expected {expected}.{self._misspelt(name)}")
+        return bad_request(f"{self.place(name)} is {shown(given)}; expected {expected}.")
+
+    def _misspelt(self, name: str) -> str:
+        """A field that is given and looks like the one that is missing."""
+        close = get_close_matches(name, [str(each) for each in self._values if each not in self._known], 1)
+        return f" {self.place(close[0])} is not known: is it meant?" if close else ""
 
     def number(self, name: str, default: float | None, low: float = 0.0, high: float = 1e15) -> float:
         value = self._take(name)
         if value is None and default is not None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise self.wrong(name, f"a number from {low:g} to {high:g}")
+            raise self.wrong(name, f"a number from {_plain(low)} to {_plain(high)}")
         return float(value)
 
     def whole(self, name: str, default: int | None, low: int = 0, high: int = 10**15) -> int:
@@ -93,7 +100,7 @@ class Table:
         if value is None and default is not None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise self.wrong(name, f"a whole number from {low} to {high}")
+            raise self.wrong(name, f"a whole number from {low:,} to {high:,}")
         return value
 
     def truth(self, name: str, default: bool) -> bool:
@@ -185,6 +192,10 @@ class Table:
             if name not in self._known:
                 known = ", ".join(sorted(self._known))
                 raise bad_request(f"{self.place(str(name))} is not known; known are {known}.")
+
+
+def _plain(number: float) -> str:
+    return f"{number:,.0f}" if number == int(number) else f"{number:g}"
 
 
 def _is_factor(value: object) -> bool:

@@ -118,7 +118,7 @@ class _Outcome:
 
     def _rests_on(self) -> dict[str, str]:
         """What the figures of each part rest on."""
-        step = f"steps of {self._simulator.step_s:g} s"
+        step = f"steps of {_time_text(self._simulator.step_s)}"
         return {
             "totals": f"Totals: sums and highest values over all {step}. How many partitions there are and what they "
             "refuse depends on where keys lie: --vary seed=1,2,3 shows by how much.",
@@ -259,3 +259,10 @@ class _Outcome:
 
 def _day(at_s: float | None) -> float | None:
     return round(at_s / DAY_S, 3) if at_s is not None else None
+
+
+def _time_text(seconds: float) -> str:
+    for length, unit in ((3600.0, "h"), (60.0, "min")):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"

@@ -25,6 +25,7 @@ _SHORT: Final = {
     "size": "data.size",
     "growth_per_month": "shape.growth_per_month",
 }
+_FIELDS: Final = ("changes", "container", "data", "limits", "operations", "retries", "shape")  # of a workload
 _RATES: Final = "rates"  # a factor of all of them
 SEED: Final = "seed"  # not of the workload, but of the place of its keys
 _KINDS: Final = ("throughput", "autoscale", "serverless")
@@ -73,6 +74,11 @@ def varied(document: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     for name, value in values.items():
         if name == _RATES:
             _multiply(changed, value)
+        elif name != SEED and name.partition(".")[0] not in _FIELDS and name not in _SHORT:
+            short = ", ".join(sorted((*_SHORT, _RATES, SEED)))
+            raise bad_request(
+                f"--vary {name}: a workload has no such field; expected one such as operations.0.rate, or {short}."
+            )
         elif name != SEED:
             _set(changed, _SHORT.get(name, name), value)
     return changed

@@ -264,7 +264,9 @@ def _add_capture(commands: Commands, add_command: AddCommand) -> None:
     start = of_server(add_command(verbs, "start", "begin to record the requests of a container"))
     _container(start)
     start.add_argument("--for", metavar="TIME", help="how long: 90s, 15m, 1h (default) up to 24h")
-    start.add_argument("--share", metavar="SHARE", type=float, help="of the requests, from 0.0001 to 1 (default)")
+    start.add_argument(
+        "--share", metavar="SHARE", type=float, help="how many of the requests, from 0.0001 to 1 (default)"
+    )
     start.add_argument("--limit", metavar="N", type=int, help="stop after N requests (default: 1000000)")
     start.add_argument(
         "--values", action="store_true", help="keep values of up to 128 bytes readable, not only their digests"
@@ -276,15 +278,15 @@ def _add_capture(commands: Commands, add_command: AddCommand) -> None:
     stop.add_argument("id", metavar="ID", nargs="?", help="its id (default: the one that runs)")
     save = of_server(add_command(verbs, "save", "write a capture that has ended to a file"))
     _container(save)
-    save.add_argument("id", metavar="ID")
-    save.add_argument("file", metavar="FILE")
+    save.add_argument("id", metavar="ID", help="its id, as `armillary capture list` shows it")
+    save.add_argument("file", metavar="FILE", help="the file to write")
     save.add_argument("--as-workload", action="store_true", help="write a workload: rates, key shares, filter paths")
     save.add_argument(
         "--secret", metavar="FILE", help="also write the secret of its digests, by which they are joined with items"
     )
     delete = _delete(of_server(add_command(verbs, "delete", "delete a capture")), None)
     _container(delete)
-    delete.add_argument("id", metavar="ID")
+    delete.add_argument("id", metavar="ID", help="its id, as `armillary capture list` shows it")
 
 
 def _verbs(parser: argparse.ArgumentParser, add_command: AddCommand) -> Commands:

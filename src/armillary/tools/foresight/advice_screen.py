@@ -27,8 +27,9 @@ def draw_advice(screen: Screen, content: dict[str, Any]) -> None:
         + f", for {size_text(content['inputs']['horizonBytes'] or 0)}.",
     )
     say_points(screen, "What each is good for", content["conditions"])
-    screen.say("")
-    _draw_table(screen, content)
+    if content["candidates"]:
+        screen.say("")
+        _draw_table(screen, content)
     for each in content["candidates"][:_REASONED_MAX]:
         _draw_reasons(screen, each)
     others = content["candidates"][_REASONED_MAX:_LISTED_MAX]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from armillary.tools.foresight.arguments import AddCommand, Commands, add_report_options
+from armillary.tools.foresight.arguments import AddCommand, Commands, add_report_options, add_utilisation
 from armillary.tools.transfer.arguments import KEY_VARIABLE, add_server_options
 
 _SOURCE = (
@@ -27,11 +27,13 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
         help="rows kept as a sample for figures of several paths, and drawn of a running container (default: 200000)",
     )
     advise.add_argument(
-        "--format", choices=("json", "jsonl", "csv", "parquet", "bson"), help="of a file, if its name does not tell"
+        "--format",
+        choices=("json", "jsonl", "csv", "parquet", "bson"),
+        help="format of a file, if its name does not tell",
     )
     advise.add_argument("--csv-text", action="store_true", help="keep every cell of a CSV file as text")
     advise.add_argument("--remote-key", metavar="KEY", help=f"key of the other endpoint (better: set {KEY_VARIABLE})")
-    add_report_options(advise, "the sample and the bootstrap")
+    add_report_options(advise, "seed of the sample and of the intervals")
     add_server_options(advise)
 
 
@@ -63,19 +65,21 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
         help=f"a path whose value the application knows when it reads by id{several}",
     )
     parser.add_argument(
-        "--presence", metavar="SHARE", type=float, help="of the rows that must have a path (default: 0.99)"
+        "--presence", metavar="SHARE", type=float, help="how many of the rows must have a path (default: 0.99)"
     )
 
 
 def _add_plan(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--size", metavar="SIZE", help="of all data, if what is read is a part (such as 500GB)")
+    parser.add_argument("--size", metavar="SIZE", help="size of all data, such as 500GB, if what is read is a part")
     parser.add_argument("--items", metavar="N", type=int, help="number of all items, instead of --size")
     parser.add_argument("--growth", metavar="SIZE/TIME", help="how fast the data grows, such as 2GB/day")
     parser.add_argument("--horizon", metavar="TIME", help="how far ahead to look, such as 24mo (the default)")
     parser.add_argument("--throughput", metavar="RU", type=int, help="judge with this manual throughput")
     parser.add_argument("--autoscale", metavar="RU", type=int, help="judge with this autoscale maximum")
     parser.add_argument("--serverless", action="store_true", help="judge as serverless")
-    parser.add_argument("--utilisation", metavar="SHARE", type=float, help="of the hottest partition (default: 0.7)")
+    add_utilisation(parser)
     parser.add_argument(
-        "--definition", metavar="FILE", help="a JSON file with the indexing policy, as the SQL API has it"
+        "--definition",
+        metavar="FILE",
+        help="a container's definition as JSON: indexingPolicy, uniqueKeyPolicy, or indexes as MongoDB lists them",
     )

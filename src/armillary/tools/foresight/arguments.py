@@ -20,16 +20,16 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     )
     estimate.add_argument("--workload", metavar="FILE", help="a workload file (docs/foresight.md)")
     rates = (
-        ("reads", "point reads"),
-        ("creates", "creates"),
-        ("upserts", "upserts of items that exist"),
-        ("replaces", "replaces"),
-        ("deletes", "deletes"),
-        ("queries", "queries that name the partition key"),
-        ("cross-queries", "queries that visit all partitions"),
+        ("reads", "point reads a second"),
+        ("creates", "creates a second"),
+        ("upserts", "upserts a second, of items that exist"),
+        ("replaces", "replaces a second"),
+        ("deletes", "deletes a second"),
+        ("queries", "queries a second that name the partition key"),
+        ("cross-queries", "queries a second that visit all partitions"),
     )
     for name, meaning in rates:
-        estimate.add_argument(f"--{name}", metavar="RATE", type=float, help=f"{meaning} a second")
+        estimate.add_argument(f"--{name}", metavar="RATE", type=float, help=meaning)
     estimate.add_argument("--rows", metavar="N", type=float, help="rows that a query returns (default: 10)")
     estimate.add_argument("--item-size", metavar="SIZE", help="stored size of an item (default: 1KB)")
     estimate.add_argument("--terms", metavar="N", type=int, help="index terms of an item (default: 10)")
@@ -39,7 +39,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     estimate.add_argument("--throughput", metavar="RU", type=int, help="judge this manual throughput")
     estimate.add_argument("--autoscale", metavar="RU", type=int, help="judge this autoscale maximum")
     estimate.add_argument("--serverless", action="store_true", help="judge serverless")
-    estimate.add_argument("--utilisation", metavar="SHARE", type=float, help="of the hottest partition (default: 0.7)")
+    add_utilisation(estimate)
     _add_shared(estimate, "how far ahead, such as 12mo (default: now)")
 
     simulate = add_command(
@@ -47,16 +47,20 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     )
     simulate.add_argument("--workload", metavar="FILE", required=True, help="a workload file (docs/foresight.md)")
     simulate.add_argument(
-        "--vary", metavar="NAME=A,B,C", action="append", help="compare values of a field, such as container.throughput"
+        "--vary",
+        metavar="NAME=A,B,C",
+        action="append",
+        help="compare values of a field, such as throughput=4000,8000 or operations.0.rate=5,50; may be given several "
+        "times",
     )
-    simulate.add_argument("--step", metavar="TIME", help="such as 1s, 1min or 1h (default: by the length)")
+    simulate.add_argument("--step", metavar="TIME", help="length of a step, such as 1s, 1min or 1h (default: by --for)")
     _add_shared(simulate, "how long (default: 12mo)")
 
     model = add_command(commands, "scale-model", "play a workload on the real engine, small, beside its simulation")
     model.add_argument("--workload", metavar="FILE", required=True, help="a workload file (docs/foresight.md)")
     model.add_argument("--for", metavar="TIME", dest="horizon", help="how long (default: 30d)")
-    model.add_argument("--items", metavar="N", type=int, help="that are stored in the end (default: 20000)")
-    model.add_argument("--looks", metavar="N", type=int, help="on the way, from 1 to 8 (default: 8)")
+    model.add_argument("--items", metavar="N", type=int, help="items that are stored in the end (default: 20000)")
+    model.add_argument("--looks", metavar="N", type=int, help="how often to compare, from 1 to 8 (default: 8)")
     _add_profile(model)
     _add_bounds(model)
     _add_output(model)
@@ -77,9 +81,20 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_bounds(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--partition-storage", metavar="SIZE", help="of a physical partition (default: 50GB)")
-    parser.add_argument("--logical-partition-storage", metavar="SIZE", help="of one key (default: 20GB)")
-    parser.add_argument("--partition-throughput", metavar="RU", type=int, help="of a partition (default: 10000)")
+    parser.add_argument("--partition-storage", metavar="SIZE", help="what a partition holds (default: 50GB)")
+    parser.add_argument("--logical-partition-storage", metavar="SIZE", help="what one key holds (default: 20GB)")
+    parser.add_argument(
+        "--partition-throughput", metavar="RU", type=int, help="RU/s that a partition carries (default: 10000)"
+    )
+
+
+def add_utilisation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--utilisation",
+        metavar="SHARE",
+        type=float,
+        help="how much of its throughput the hottest partition is planned to use (default: 0.7)",
+    )
 
 
 def add_report_options(parser: argparse.ArgumentParser, seeded: str) -> None:
@@ -93,7 +108,10 @@ def add_report_options(parser: argparse.ArgumentParser, seeded: str) -> None:
         help="whose storage rules and split times count (default: armillary)",
     )
     parser.add_argument(
-        "--index-share", metavar="SHARE", type=float, help="of the items' bytes, with --as cloud (default: 0.2)"
+        "--index-share",
+        metavar="SHARE",
+        type=float,
+        help="what the index adds to the items' bytes, with --as cloud (default: 0.2)",
     )
     parser.add_argument("--prices", metavar="FILE", help="prices instead of the built-in ones (docs/foresight.md)")
     _add_output(parser, seeded)

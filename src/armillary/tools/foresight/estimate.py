@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from armillary import __version__, limits
-from armillary.errors import bad_request
+from armillary.errors import Failure, bad_request
 from armillary.insight.planning.estimate import EstimateOptions, estimate
 from armillary.insight.planning.needs import UTILISATION
 from armillary.insight.planning.workload import Workload, parse_workload, read_workload
@@ -37,6 +37,16 @@ _KINDS: Final = {
     "cross_queries": "query",
 }
 _OWN: Final = ("rows", "item_size", "terms", "size", "distinct", "zipf", "throughput", "autoscale", "serverless")
+_PLACES: Final = {
+    "container.throughput": "--throughput",
+    "container.autoscale": "--autoscale",
+    "data.item_bytes": "--item-size",
+    "data.size": "--size",
+    "data.terms": "--terms",
+    "data.keys.uniform": "--distinct",
+    "data.keys.count": "--distinct",
+    "data.keys.zipf": "--zipf",
+}
 _DISTINCT: Final = 1_000_000
 _ROWS: Final = 10.0
 
@@ -75,7 +85,21 @@ def _workload(arguments: dict[str, Any]) -> Workload:
         return parse_workload(read_text(file), reader_beside(file), seed, asked_limits(arguments))
     if not any(name in arguments for name in _KINDS):
         raise bad_request("Give --workload FILE, or rates such as --reads 500 --creates 100.")
-    return read_workload(_document(arguments), read_text, seed, asked_limits(arguments))
+    try:
+        return read_workload(_document(arguments), read_text, seed, asked_limits(arguments))
+    except Failure as failure:
+        raise bad_request(_in_options(failure.message, arguments)) from None
+
+
+def _in_options(message: str, arguments: dict[str, Any]) -> str:
+    """A refusal of the workload, with the option that said the field instead of its place."""
+    rates = [name for name in _KINDS if name in arguments]
+    options = {f"operations[{place}].rate": f"--{name.replace('_', '-')}" for place, name in enumerate(rates)}
+    options |= {f"operations[{place}].rows": "--rows" for place in range(len(rates))}
+    for place, option in (options | _PLACES).items():
+        if message.startswith(place):
+            return option + message.removeprefix(place)
+    return message
 
 
 def _document(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -125,10 +149,10 @@ def _print(screen: Screen, content: dict[str, Any]) -> None:
         f"{units(peak['hottestRu'])}: {peak['hottestOfFair']:.2f} times its fair share.",
     )
     full = f"full on day {keys['fullOnDay']:,.1f}" if keys["fullOnDay"] is not None else "not full within ten years"
-    share = f"{keys['largestShare']:.3%} of the bytes ({size(keys['largestBytes'])})"
+    share = f"{_small_percent(keys['largestShare'])} of the bytes ({size(keys['largestBytes'])})"
     say_wrapped(
         screen,
-        f"The largest key, {keys['largestKey']}, has {share}, {full}. Effective keys: {keys['effectiveKeys']:,.1f}.",
+        f"The largest key, {keys['largestKey']}, has {share}, {full}. Effective keys: {units(keys['effectiveKeys'])}.",
     )
     screen.say("")
     _print_needs(screen, content)
@@ -137,6 +161,11 @@ def _print(screen: Screen, content: dict[str, Any]) -> None:
     say_points(screen, "Warnings", content["warnings"])
     say_points(screen, "What the figures rest on", list(content["restsOn"].values()))
     say_points(screen, "Assumptions", content["assumptions"])
+
+
+def _small_percent(share: float) -> str:
+    """With three significant digits: one key of a million has 0.0001%."""
+    return f"{100 * share:.3g}%" if share >= 1e-6 else f"{100 * share:.6f}%"
 
 
 def _print_needs(screen: Screen, content: dict[str, Any]) -> None:
@@ -214,15 +243,24 @@ def _print_scaling(screen: Screen, content: dict[str, Any]) -> None:
     if content["storage"]["bytes"]:
         say_wrapped(
             screen,
-            f"To load the data at once: create with {ingest['createWithRu']:,} RU/s ({ingest['partitions']:,} "
-            f"partitions), scale to {ingest['scaleToRu']:,}, done in {ingest['hours']:,.1f} hours"
+            f"To load the data at once: create with {ingest['createWithRu']:,} RU/s "
+            f"({ingest['createdPartitions']:,} partitions{_until_full(ingest)}), "
+            + (f"scale to {ingest['scaleToRu']:,}, " if ingest["scaleToRu"] > ingest["createWithRu"] else "")
+            + f"done in {ingest['hours']:,.1f} hours"
             + (f"; with the needed throughput in {manual['ingestDays']:,.1f} days." if manual is not None else "."),
         )
     if manual is not None:
         if manual["createWithRu"] != manual["throughputRu"]:
             say_wrapped(screen, f"Create with {manual['createWithRu']:,} RU/s, then scale up: fewer partitions.")
-        say_wrapped(
-            screen,
-            f"Up to {manual['carriedRu']:,} RU/s no partition has to split; beyond, {manual['evenScaleUpRu']:,} RU/s "
-            "divides all alike.",
-        )
+        say_wrapped(screen, _splits_by_throughput(manual))
+
+
+def _until_full(ingest: dict[str, Any]) -> str:
+    return ", which split as they fill up" if ingest["createdPartitions"] < ingest["partitions"] else ""
+
+
+def _splits_by_throughput(manual: dict[str, Any]) -> str:
+    text = f"Up to {manual['carriedRu']:,} RU/s no partition has to split"
+    if manual["evenScaleUpRu"] is None:
+        return f"{text}."
+    return f"{text}; beyond, {manual['evenScaleUpRu']:,} RU/s divides all alike."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,6 +25,10 @@ Name = Callable[[random.Random, float], str]
 def newcomer(source: random.Random, share: float) -> str:
     """Seven tenths of the writes of the last tenth of the time."""
     return "new" if share > 0.9 and source.random() < 0.7 else f"t{source.randrange(300)}"
+
+
+def one_of(values: int, source: random.Random, share: float) -> str:
+    return f"t{source.randrange(values)}"
 
 
 def advised(name: Name, *operations: Operation, size: float = 50 * GB, growth: float = 0.0) -> Advice:
@@ -91,5 +96,5 @@ def test_values_that_replace_each_other_do_not_rise(name: Name) -> None:
 
 def test_even_values_do_not_rise() -> None:
     for values in (3, 12, 200):
-        advice = advised(lambda source, _, values=values: f"t{source.randrange(values)}", QUERIES, growth=1 * GB)
+        advice = advised(partial(one_of, values), QUERIES, growth=1 * GB)
         assert all(each.scores.rising is None for each in advice.judged)

@@ -186,7 +186,12 @@ def test_the_command_takes_rates_and_answers_the_same_bytes(capsys: pytest.Captu
         (["--reads", "1", "--utilisation", "7"], "--utilisation is 7; expected"),
         (["--reads", "1", "--index-share", "0.1"], "--index-share goes with --as cloud"),
         (["--reads", "1", "--seed", "-1"], "--seed is -1"),
-        (["--reads", "1", "--throughput", "450"], "container.throughput: The offer should"),
+        (["--reads", "1", "--throughput", "450"], "--throughput: The offer should"),
+        (["--creates", "1", "--reads", "-5"], "--reads is -5.0; expected a number from 0 to 1,000,000,000."),
+        (["--cross-queries", "1", "--rows", "-5"], "--rows is -5.0; expected"),
+        (["--reads", "1", "--distinct", "0"], "--distinct is 0; expected a whole number from 1 to"),
+        (["--reads", "1", "--zipf", "9"], "--zipf is 9.0; expected a number from 0 to 5."),
+        (["--reads", "1", "--zipf", "1", "--distinct", "0"], "--distinct is 0; expected"),
     ],
 )
 def test_refusals_of_the_command(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,3 +222,21 @@ def test_options_for_the_limits_of_partitions(tmp_path: Path, capsys: pytest.Cap
     assert counts[1] >= 4 * counts[0]
     assert main([*planned, "--partition-storage", "5GB", "--vary", "limits.partition_storage=1GB,2GB"]) == 2
     assert "goes without options for the limits" in capsys.readouterr().err
+
+
+def test_no_throughput_beyond_the_maximum_is_advised(capsys: pytest.CaptureFixture[str]) -> None:
+    """20 TB are more partitions than the highest throughput creates, and carry more than may be set."""
+    assert main(["estimate", "--reads", "500", "--creates", "10", "--size", "20TB"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "create with 1,000,000 RU/s (167 partitions, which split as they fill up), done in" in said
+    assert "Up to 1,000,000 RU/s no partition has to split." in said
+    assert main(["estimate", "--reads", "500", "--creates", "10", "--size", "2TB"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "scale to 520,000, done in" in said and "Up to 640,000 RU/s no partition has to split." in said
+
+
+def test_what_is_not_in_the_report_rests_on_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", "--reads", "500", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["provisioned"] is None and "provisioned" not in content["restsOn"]
+    assert all(content[part] is not None for part in content["restsOn"])

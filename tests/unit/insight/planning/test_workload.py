@@ -82,6 +82,8 @@ def test_distributions_of_keys(keys: str, count: int, first: tuple[str, float]) 
         ('size = "10GB"', 'size = "10 gigabytes"', "data.size is '10 gigabytes'; expected a size"),
         ("item_bytes = 1024", "item_bytes = 3_000_000", "data.item_bytes is 3000000; expected a whole number"),
         ("item_bytes = 1024, ", "", "data.item_bytes is missing"),
+        ("item_bytes = 1024, ", "item_byte = 9, ", "missing; .* data.item_byte is not known: is it meant"),
+        ("operations = [", "operatons = [", "operations is missing; .* operatons is not known: is it meant"),
         ("zipf = 1.0, count", "zipf = -1.0, count", r"data.keys.zipf is -1.0; expected a number from 0 to 5"),
         ("zipf = 1.0, count = 1_000_000", "", "data.keys needs one of zipf"),
         ("zipf = 1.0, count = 1_000_000", "explicit = { de = -1 }", "the share of 'de' is -1"),

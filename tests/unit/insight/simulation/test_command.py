@@ -92,6 +92,8 @@ def test_values_of_variations() -> None:
     assert changed == {"container": {"autoscale": 1_000, "partition_key": ["/a"]}, "operations": [{"rate": 6.0}]}
     assert document["operations"] == [{"rate": 2.0}]
     assert varied(document, {"operations.0.rate": 7})["operations"] == [{"rate": 7}]
+    with pytest.raises(Failure, match=r"--vary thruput: a workload has no such field; .*throughput"):
+        varied(document, {"thruput": 7})
 
 
 def test_other_seeds_lay_keys_elsewhere(file: str, capsys: pytest.CaptureFixture[str]) -> None:
