@@ -299,6 +299,8 @@ def _range_text(found: Estimate) -> str:
 
 
 def _shares(found: Estimate) -> str:
+    if found.low == found.high:
+        return " (exact)"
     return f" ({100 * found.low:.2g} to {100 * found.high:.2g} %)"
 
 
