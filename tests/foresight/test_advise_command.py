@@ -350,7 +350,7 @@ def test_no_rows_are_undecided(advised: Advised, tmp_path: Path, capsys: pytest.
     file.write_text("")
     code, content = advised(str(file))
     assert code == 3 and content["candidates"] == []
-    assert content["text"] == "Undecided: there are no rows: 1,000 at least are needed."
+    assert content["text"] == "Undecided: there are no rows: read 1,000 more at least."
     assert main(["advise", str(file)]) == 3
     assert "impossible" not in capsys.readouterr().out
 

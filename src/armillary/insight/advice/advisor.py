@@ -70,7 +70,7 @@ def advise(
 ) -> Advice:
     scorer = Scorer(profile, load, plan)
     if not profile.rows:
-        return Advice(scorer, [], undecided=[f"there are no rows: {ROWS_MIN:,} at least are needed"])
+        return Advice(scorer, [], undecided=[f"there are no rows: read {ROWS_MIN:,} more at least"])
     scored: dict[str, tuple[Scores, list[Gate]]] = {}
 
     def add(found: Sequence[Candidate], share: float) -> None:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from armillary.insight.advice.advice_plan import Plan
 from armillary.insight.advice.candidate_keys import KeyValues
-from armillary.insight.advice.key_rise import Rise
 from armillary.insight.advice.reading.data_profile import Profile
+from armillary.insight.advice.reading.rising_values import Rise
 from armillary.insight.advice.reading.row_times import DAY_S, Windows
 from armillary.insight.advice.reading.value_counts import Estimate
 from armillary.insight.planning import distributions, needs

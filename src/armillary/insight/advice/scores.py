@@ -18,10 +18,10 @@ from armillary.insight.advice.candidate_keys import KeyValues, Written
 from armillary.insight.advice.candidates import HIERARCHICAL, ID, SUFFIXED, Candidate
 from armillary.insight.advice.key_demands import KeyDemands, knows_key, top_share
 from armillary.insight.advice.key_growth import OPEN_SET, KeyGrowth
-from armillary.insight.advice.key_rise import Rise, horizon_weights, rise_of
 from armillary.insight.advice.reading.clock_values import Clock, clock_of
 from armillary.insight.advice.reading.data_profile import Profile
 from armillary.insight.advice.reading.leaf_columns import Digests
+from armillary.insight.advice.reading.rising_values import Rise, horizon_weights, rise_of
 from armillary.insight.advice.reading.row_times import Windows
 from armillary.insight.advice.reading.value_counts import Counted, Estimate, counted
 from armillary.insight.advice.request_load import ADDRESSED, CREATING, Load
