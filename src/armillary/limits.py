@@ -417,6 +417,9 @@ MONGO_VALUE_BYTES_MAX = 64 * MB  # ours: of a value between two expressions
 MONGO_BATCH_DOCUMENTS = 500  # ours: handed from one stage to the next
 MONGO_KEYED_VALUES_MAX = 200_000  # ours: of an $in served by an index; for more, documents are scanned
 MONGO_DENSIFIED_MAX = 500_000  # that $densify makes
+MONGO_VECTOR_DIMENSIONS_MAX = 2_000  # of a cosmosSearch index; those that the service compresses may have more
+MONGO_VECTOR_DIMENSIONS_HALF_MAX = 4_000
+MONGO_VECTOR_DIMENSIONS_PQ_MAX = 16_000
 
 # Scripts (ours unless said otherwise).
 SCRIPT_SECONDS_MAX = 5.0  # service: of one run, including waits

@@ -21,6 +21,7 @@ Values = Sequence[Any]  # of a run: NOW, CLUSTER_TIME, random numbers, JavaScrip
 Javascript = Callable[[Document], Any]  # answers a request to run a function (`javascript/requests.py`)
 
 CURRENT, ROOT = 0, 1
+SEARCH_META: Final = "__cosmos_meta__"  # the field with the score of a vector search
 NOW, CLUSTER_TIME, RANDOM, JAVASCRIPT = 0, 1, 2, 3
 _FIRST_OF_LET: Final = JAVASCRIPT + 1
 _GIVEN: Final = {"NOW": NOW, "CLUSTER_TIME": CLUSTER_TIME}
@@ -43,12 +44,13 @@ def run_values(
 class Context:
     """The context of one command, or of one pipeline inside it."""
 
-    __slots__ = ("_count", "_frame", "_let", "_local", "key", "score", "values")
+    __slots__ = ("_count", "_frame", "_let", "_local", "has_search_score", "key", "score", "values")
 
     def __init__(self, let: Iterable[str] = (), key: Callable[[Any], Key] = order_key) -> None:
         self.key = key  # comparison key: of a collation, or of the plain order of values
         self.values: list[Any] = []
         self.score: Callable[[Document], float] | None = None  # the score of a preceding text search
+        self.has_search_score = False  # whether a vector search gives documents their scores
         self._let: Mapping[str, int] = {name: _FIRST_OF_LET + place for place, name in enumerate(let)}
         self._count = len(self._let)  # number of values from `let`, including outer ones hidden by an inner name
         self._local: Mapping[str, int] = {}
@@ -102,7 +104,7 @@ class Context:
         """A context with additional variables, and their indexes in the scope."""
         inner = Context.__new__(Context)
         inner.key, inner.values, inner._let, inner._count = self.key, self.values, self._let, self._count
-        inner._frame, inner.score = self._frame, self.score
+        inner._frame, inner.score, inner.has_search_score = self._frame, self.score, self.has_search_score
         first = self._frame[0]
         self._frame[0] += len(names)
         places = list(range(first, self._frame[0]))

@@ -31,10 +31,12 @@ from armillary.languages.mongo.stages import (
     sources,
     union_and_facet,
     unwinding,
+    vector_search,
     windows,
 )
 from armillary.languages.mongo.stages.sorting import Sorting
 from armillary.languages.mongo.stages.stage import Batches, Piecewise, Run, Stage, Stream, chained, each, of_list
+from armillary.languages.mongo.stages.vector_search import Searchable, VectorSearch
 from armillary.model.bson.bson_values import Document
 
 Transform = Callable[[Document], Document]
@@ -69,13 +71,12 @@ _JOINING: Final[Mapping[str, Callable[[str, Any, Context, lookup.CompileNested],
     "$lookup": lookup.lookup,
     "$unionWith": union_and_facet.union_with,
 }
-_FIRST: Final = frozenset(["$documents", "$geoNear", *sources.PROVIDED])
+_FIRST: Final = frozenset(["$documents", "$geoNear", *vector_search.STAGES, *sources.PROVIDED])
 _LAST: Final = frozenset(["$out", "$merge"])
 _NOT_IN_FACETS: Final = frozenset(["$facet", *_FIRST, *_LAST])
 # Stages of MongoDB that are not supported: they need a search engine, JavaScript or several servers.
 _REFUSED: Final = frozenset(
-    "$search $searchMeta $vectorSearch $rankFusion $listSampledQueries $shardedDataDistribution "
-    "$changeStreamSplitLargeEvent".split()
+    "$searchMeta $rankFusion $listSampledQueries $shardedDataDistribution $changeStreamSplitLargeEvent".split()
 )
 
 
@@ -98,6 +99,7 @@ class Facts:
     text_index: TextIndex | None = None
     geo_paths: tuple[str, ...] = ()  # paths of geospatial indexes; `$geoNear` without `key` uses the only one
     is_database: bool = False  # `aggregate: 1`: there is no collection
+    searchable: Callable[[], Searchable] = Searchable  # its vector indexes
     of_other: Callable[[str], Facts] | None = None  # the facts of other collections, for nested pipelines
 
 
@@ -115,6 +117,7 @@ class Pipeline:
     leading_limit: int | None = None  # how many filtered and sorted documents are enough
     provided: sources.Provided | None = None  # the first stage, if the door provides the documents
     geo_near: sources.GeoNear | None = None
+    vector_search: VectorSearch | None = None
     output: outputs.Out | outputs.Merge | None = None
     collections: list[str] = field(default_factory=list)  # other collections that are read
     makes_documents: bool = False
@@ -140,6 +143,8 @@ class Pipeline:
             source = self._made(run)
         elif self.geo_near is not None:
             source = self._near(source, run)
+        elif self.vector_search is not None:
+            source = self._nearest(self.vector_search, source, run)
         pending: list[Stage] = []
         for stage in stages:
             if isinstance(stage, Stream):
@@ -166,6 +171,15 @@ class Pipeline:
                 self.context.begin(run.values)
                 found += self.geo_near.within(batch, budget)
         async for batch in of_list(self.geo_near.in_order(found)):
+            yield batch
+
+    async def _nearest(self, search: VectorSearch, source: Batches, run: Run) -> Batches:
+        found = search.begin()
+        async with aclosing(source):
+            async for batch in source:
+                self.context.begin(run.values)
+                found.add(batch)
+        async for batch in of_list(found.in_order()):
             yield batch
 
 
@@ -365,6 +379,10 @@ class _Compiler:
                     raise refusal(27, "There is more than one geospatial index: $geoNear must say which by its key")
                 near = near.at(paths[0])
             pipeline.geo_near = near
+        elif name in vector_search.STAGES:
+            found = vector_search.vector_search(name, spec, pipeline.context, self._facts.searchable())
+            pipeline.vector_search = found
+            pipeline.context.has_search_score = True
         elif name in sources.PROVIDED:
             pipeline.provided = sources.provided(name, spec)
         elif name == "$out":

@@ -24,7 +24,17 @@ Projection = Callable[[Document], Document]
 
 _COLLISION, _UNKNOWN_EXPRESSION, _NO_MATCH = 31249, 31325, 51246
 _INCLUDE, _EXCLUDE, _COMPUTE, _SLICE, _ELEMENT, _META, _POSITION = range(7)
-_METADATA: Final = ("textScore", "randVal", "recordId", "sortKey", "indexKey", "geoNearDistance", "geoNearPoint")
+_SCORES: Final = ("searchScore", "vectorSearchScore")
+_METADATA: Final = (
+    "textScore",
+    "randVal",
+    "recordId",
+    "sortKey",
+    "indexKey",
+    "geoNearDistance",
+    "geoNearPoint",
+    *_SCORES,
+)
 
 
 @dataclass(slots=True)
@@ -346,7 +356,7 @@ def _meta(operand: Any, context: Context, matcher: Matcher | None) -> Callable[[
         raise refusal(17308, f"Unsupported argument to $meta: {shell_text(operand)}")
     if operand == "textScore" and matcher is not None and matcher.text is not None:
         return matcher.text.score
-    if operand == "textScore":
+    if operand == "textScore" or operand in _SCORES:
         return compile_over_documents({"$meta": operand}, context)
     if operand in ("geoNearDistance", "geoNearPoint"):
         if matcher is None or matcher.near is None:

@@ -116,7 +116,13 @@ def _facts(call: Call, container: Container | None, is_database: bool) -> Facts:
     def of_other(name: str) -> Facts:
         return _facts(call, views.resolved(call, name)[0], False)
 
-    return Facts(hints.text_index(container), hints.geo_paths(container), is_database, of_other)
+    return Facts(
+        hints.text_index(container),
+        hints.geo_paths(container),
+        is_database,
+        lambda: hints.searchable(container),
+        of_other,
+    )
 
 
 class Aggregation:
@@ -159,6 +165,8 @@ class Aggregation:
             return pipeline.run(of_list([]), run)
         if pipeline.geo_near is not None:
             return pipeline.run(self._nearby(pipeline.geo_near), run)
+        if pipeline.vector_search is not None:
+            return pipeline.run(self._candidates(pipeline.vector_search.query), run)
         if pipeline.leading_sort is not None:
             return pipeline.run(self._first_in_order(), run, is_filtered=True, is_sorted=True)
         return pipeline.run(self._filtered(), run, is_filtered=True)
@@ -197,6 +205,13 @@ class Aggregation:
         given = {"$and": [query, near.near.as_filter()]}
         wanted = query_execution.wanted(self._container, given, compiled_filters.matcher_of(query, self._call))
         async for batch in query_execution.documents(self._call, self._container, wanted):
+            yield batch
+
+    async def _candidates(self, query: Document) -> Batches:
+        """The documents that a vector search compares. The stage looks at the filter again, with the collation."""
+        assert self._container is not None
+        given = query if self._collation is None else _EVERYTHING
+        async for batch in _documents(self._call, self._container, given):
             yield batch
 
     # Stages that show the state of the server.

@@ -1,4 +1,5 @@
-"""Indexes that commands name or need: `hint`, `min` and `max`, and the indexes that `$text` and `$geoNear` require."""
+"""Indexes that commands name or need: `hint`, `min` and `max`, and the indexes that `$text`, `$geoNear` and vector
+searches require."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from copy import copy
 from typing import Any
 
 from armillary.account.collections import indexes
+from armillary.account.collections.collection_rules import shard_fields
 from armillary.account.container import Container
 from armillary.doors.mongo.call import Call
 from armillary.languages.mongo.collation import Collation
@@ -14,7 +16,9 @@ from armillary.languages.mongo.filters.matching import Matcher
 from armillary.languages.mongo.filters.text_search import TextIndex
 from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.indexes.index_definitions import is_identical_key
+from armillary.languages.mongo.indexes.vector_indexes import vector_index_of
 from armillary.languages.mongo.sort_keys import Sort, compile_sort
+from armillary.languages.mongo.stages.vector_search import Searchable
 from armillary.model.bson.bson_values import Document, is_number
 
 
@@ -127,4 +131,18 @@ def geo_paths(container: Container | None) -> tuple[str, ...]:
             for path, kind in each["key"].items()
             if kind in ("2dsphere", "2d")
         )
+    )
+
+
+def searchable(container: Container | None) -> Searchable:
+    """The vector indexes, and the paths that filters of vector searches may use."""
+    if container is None:
+        return Searchable()
+    known = indexes.definitions(container)
+    vectors = [vector_index_of(each) for each in known]
+    ordinary = [each for each, vector in zip(known, vectors, strict=True) if vector is None]
+    return Searchable(
+        tuple([each for each in vectors if each is not None]),
+        frozenset([path for each in ordinary for path in each["key"]]),
+        bool(shard_fields(container)),
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from armillary.languages.mongo.errors import refusal
-from armillary.languages.mongo.expression_context import ROOT, Context, Expression, Scope
+from armillary.languages.mongo.expression_context import ROOT, SEARCH_META, Context, Expression, Scope
 from armillary.languages.mongo.expressions.compiling import (
     Constant,
     Function,
@@ -23,7 +23,7 @@ from armillary.languages.mongo.expressions.compiling import (
 )
 from armillary.languages.mongo.expressions.numbers import is_nullish
 from armillary.languages.mongo.filters.value_types import truth
-from armillary.model.bson.bson_values import order_key, shell_text
+from armillary.model.bson.bson_values import MISSING, Document, order_key, shell_text
 
 KeyOf = Callable[[Any], Any]
 
@@ -170,12 +170,22 @@ def _let(name: str, spec: Any, context: Context) -> Expression:
 
 
 def _meta(name: str, spec: Any, context: Context) -> Expression:
+    if spec in ("searchScore", "vectorSearchScore"):
+        if not context.has_search_score:
+            raise refusal(40218, f"query requires {spec} metadata, but it is not available")
+        return lambda scope: _search_score(scope[ROOT])
     if spec != "textScore":
         raise refusal(17308, f"Unsupported argument to $meta: {shell_text(spec)}")
     score = context.score
     if score is None:
         raise refusal(40218, "query requires text score metadata, but it is not available")
     return lambda scope: score(scope[ROOT])
+
+
+def _search_score(document: Document) -> Any:
+    """The score of a vector search, unless a stage since then has removed it."""
+    meta = document.get(SEARCH_META)
+    return meta.get("score", MISSING) if type(meta) is dict else MISSING
 
 
 def _literal(name: str, spec: Any, context: Context) -> Expression:

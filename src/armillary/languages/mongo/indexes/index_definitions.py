@@ -18,7 +18,7 @@ from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.filters.matching import REFERENCE, compile_filter, is_operators
 from armillary.languages.mongo.filters.text_search import language_of
 from armillary.languages.mongo.filters.value_types import truth
-from armillary.languages.mongo.indexes import planar_indexes
+from armillary.languages.mongo.indexes import planar_indexes, vector_indexes
 from armillary.model.bson.bson_values import (
     Document,
     compare,
@@ -35,7 +35,7 @@ CANNOT_CREATE, INVALID_OPTION, OPTIONS_CONFLICT, KEYS_CONFLICT = 67, 197, 85, 86
 ID_NAME: Final = "_id_"
 ID_DEFINITION: Final[Document] = {"v": 2, "key": {"_id": 1}, "name": ID_NAME}
 _ID_OPTIONS: Final = frozenset(("key", "name", "v", "ns", "collation"))
-_KINDS: Final = ("hashed", "text", "2dsphere", planar_indexes.KIND)
+_KINDS: Final = ("hashed", "text", "2dsphere", planar_indexes.KIND, vector_indexes.KIND)
 _FLAGS: Final = ("unique", "sparse", "hidden", "background", "dropDups", "prepareUnique")
 _OPTIONS: Final = frozenset(
     (
@@ -53,6 +53,7 @@ _OPTIONS: Final = frozenset(
         "textIndexVersion",
         "2dsphereIndexVersion",
         *planar_indexes.OPTIONS,
+        vector_indexes.OPTION,
         "storageEngine",
         "wildcardProjection",
     )
@@ -62,6 +63,7 @@ _TELLING: Final = (
     *("unique", "sparse", "partialFilterExpression", "collation", "expireAfterSeconds", "weights"),
     *("default_language", "language_override"),
     *planar_indexes.OPTIONS,
+    vector_indexes.OPTION,
 )
 _UNSAID: Final = {"default_language": "english", "language_override": "language"}
 # Those of them that allow two indexes on the same fields.
@@ -186,6 +188,7 @@ def _check_key(key: Document) -> None:
 def _check_options(definition: Document) -> None:
     key = definition["key"]
     planar_indexes.check_definition(definition)
+    vector_indexes.check_definition(definition)
     is_wildcard = any(path.endswith(WILDCARD) for path in key)
     is_unique = "unique" in definition
     if is_unique and "hashed" in [value for value in key.values() if isinstance(value, str)]:

@@ -1,6 +1,7 @@
 """Text and geospatial indexes: the keys of documents, and the keys that a filter searches for. Other modules see them
 as indexes on one artificial field. An index on several fields is kept by its words or places only; the filter tests the
-other fields. Those in the plane are in `planar_indexes.py`.
+other fields. Those in the plane are in `planar_indexes.py`, those of vectors, which have no keys, in
+`vector_indexes.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from armillary.languages.mongo.errors import refusal
 from armillary.languages.mongo.filters import geo
 from armillary.languages.mongo.filters.text_search import TextQuery, text_index_of, words_in
 from armillary.languages.mongo.indexes.planar_indexes import planar_keys
+from armillary.languages.mongo.indexes.vector_indexes import vector_keys
 from armillary.model.bson.bson_values import MISSING, Document, shell_text
 from armillary.model.indexes.field_indexes import SpecialKeys
 from armillary.model.spatial.cells import WHOLE_TERM, earth_ranges, earth_terms
@@ -35,7 +37,7 @@ def special_keys(definition: Document) -> tuple[str, SpecialKeys] | None:
     for path, kind in definition["key"].items():
         if kind == "2dsphere":
             return _PLACES + path, _place_keys(path)
-    return planar_keys(definition)
+    return planar_keys(definition) or vector_keys(definition)
 
 
 # Words.
