@@ -25,7 +25,9 @@ from armillary.errors import Failure
 from armillary.languages.mongo import pipeline
 from armillary.languages.mongo.expression_context import Context
 from armillary.languages.mongo.expressions import accumulator_operators, compile_over_documents, compiling
+from armillary.languages.mongo.indexes.vector_indexes import VectorIndex
 from armillary.languages.mongo.stages import window_functions
+from armillary.languages.mongo.stages.vector_search import Searchable
 from armillary.model.bson.bson_values import MISSING, encode
 
 SEEDS = [random.Random(20240603 + place).getrandbits(32) for place in range(4)]
@@ -59,7 +61,16 @@ DOCUMENTS: list[dict[str, Any]] = [
     {"_id": 4, "a": [1, None, "z"], "b": 5},
     {"_id": 5, "a": DatetimeMS(2**61), "b": DatetimeMS(0)},
     {"_id": 6, "a": Decimal128("NaN"), "b": DBRef("c", 1)},
+    {"_id": 8, "a": [1, Decimal128("1.5"), Int64(2)]},
     {"_id": 7, "a": {"type": "Point", "coordinates": [1, 2]}},
+]
+
+FACTS = [
+    pipeline.Facts(
+        is_database=is_database,
+        searchable=lambda: Searchable((VectorIndex("a", "COS", 3, is_compressed=True),), frozenset("ab")),
+    )
+    for is_database in (False, True)
 ]
 
 
@@ -130,6 +141,15 @@ class Scribe:
             },
             "$facet": {"x": inner},
             "$geoNear": {"near": self.choose([[0, 0], self.value(2)]), "key": "a", "distanceField": "d"},
+            "$search": {
+                "cosmosSearch": {
+                    "vector": self.choose([[1, 2, 0.5], self.value(2)]),
+                    "path": self.choose(["a", self.value(3)]),
+                    "k": self.choose([2, self.value(3)]),
+                    self.choose(["filter", "exact", "nProbes", "oversampling"]): self.value(3),
+                }
+            },
+            "$vectorSearch": {"queryVector": [1, self.value(3), 0], "path": "a", "limit": self.value(3)},
         }
         if name in shaped and self.random.random() < 0.7:
             return {name: shaped[name]}
@@ -169,7 +189,8 @@ def test_stages(seed: int) -> None:
         collections = {"c": DOCUMENTS, "o": DOCUMENTS}
         pushes = scribe.random.random() < 0.5
         try:
-            found = aggregate(collections, command, Context.of(10**12, scribe.random.random), pushes=pushes)
+            context = Context.of(10**12, scribe.random.random)
+            found = aggregate(collections, command, context, pushes=pushes, facts=FACTS[command["aggregate"] == 1])
         except Failure as failure:
             check(failure, f"seed {seed}: {stages}")
         else:
