@@ -7,6 +7,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -316,3 +317,20 @@ def test_one_partition_key_and_the_rows_of_a_query(operator: Operator, name: str
     assert expected(narrowed) == expected([{"id": row["id"]} for row in wanted])
     assert "no objects" in exported("--query", "SELECT VALUE c.id FROM c", code=2)
     assert "at most 2 times" in exported(*["--partition-key-value", "a"] * 3, code=2)
+
+
+def test_a_server_with_its_own_key_is_asked_for_it(start_operator: Start, tmp_path: Path) -> None:
+    """The control key of its data directory opens everything, so the account key need not be given."""
+    operator = start_operator("--key", b64encode(b"own" * 20).decode())
+    write_lines(tmp_path / "in.jsonl", rows(20))
+    said = transfer(operator, tmp_path, "import", "in.jsonl", "shop/readings", "--partition-key", "/deviceId")
+    assert said["rows"] == 20
+    assert transfer(operator, tmp_path, "export", "shop/readings", "out.jsonl")["rows"] == 20
+
+
+def test_the_first_bad_row_is_said(operator: Operator, name: str, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id;pk\n1;a\n2;b\n")
+    arguments = ("import", "in.csv", f"{name}/rows", "--partition-key", "/pk", "--delimiter", ",")
+    done = call_armillary(*arguments, "--data", str(operator.directory), directory=tmp_path)
+    assert done.returncode == 1
+    assert "The first is row 1: It has no 'id' that is a text; say with --id what the id is made of." in done.stdout

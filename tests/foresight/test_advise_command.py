@@ -192,7 +192,7 @@ def test_without_the_extra_it_names_it(
 ) -> None:
     monkeypatch.setattr(value_counts, "datasketches", None)
     assert main(["advise", rows]) == 2
-    assert "install armillary[foresight]" in capsys.readouterr().err
+    assert "pip install 'armillary[foresight]'" in capsys.readouterr().err
 
 
 def test_what_is_unique_is_looked_at(advised: Advised, rows: str, workload: str, tmp_path: Path) -> None:

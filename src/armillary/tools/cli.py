@@ -7,10 +7,12 @@ here, as one sentence on standard error and exit code 2; standard output carries
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from armillary import __version__
 from armillary.errors import Failure, bad_request
@@ -35,10 +37,14 @@ from armillary.tools.screen import printable
 from armillary.tools.settings import ACCEPTED, OPTIONS, Settings
 from armillary.tools.transfer import arguments as transfers
 
+_PIPE_CODE: Final = 128 + 13  # as of a program that SIGPIPE has ended
+_NOT_WRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    _open_closed_streams()
     with private_umask():
-        return _main(arguments)
+        return _output_of(lambda: _main(arguments))
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -107,8 +113,10 @@ def _main(arguments: Sequence[str] | None) -> int:
         if command == "advise":
             parsed.setdefault("remote_key", os.environ.get(transfers.KEY_VARIABLE))
             settings = _settings({name: value for name, value in parsed.items() if name in ("data", "config", "key")})
-            from armillary.tools.foresight.advise import run_advise
+            from armillary.tools.foresight.inputs import extra_packages
 
+            with extra_packages(command):
+                from armillary.tools.foresight.advise import run_advise
             return run_advise(parsed, settings)
         if command == "estimate":
             from armillary.tools.foresight.estimate import run_estimate
@@ -142,11 +150,50 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Failure as failure:
         print(f"armillary: {printable(failure.message)}", file=sys.stderr)
         return REFUSED
-    except BrokenPipeError:  # the reader of our output has closed it; the exit must not write to it either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13
     except KeyboardInterrupt:  # before the server listens to signals
         return 128 + 2
+
+
+# Streams that are closed, pipes whose reader has gone, and disks that are full.
+
+
+def _open_closed_streams() -> None:
+    """A closed one leads nowhere. Otherwise the next file or socket would get its number, and what is printed."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
+        if getattr(sys, name) is None:
+            stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115 - to the exit
+            setattr(sys, name, stream)
+
+
+def _output_of(run: Callable[[], int]) -> int:
+    """The exit code of a command. Its output is flushed here, where a failure can still be told."""
+    try:
+        try:
+            return run()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output has closed it
+        _discard_output()
+        return _PIPE_CODE
+    except OSError as error:
+        if error.errno not in _NOT_WRITTEN:
+            raise
+        _discard_output()
+        reason = error.strerror or "unknown reason"
+        print(f"armillary: The output cannot be written: {reason}. Make room, or name another place.", file=sys.stderr)
+        return REFUSED
+
+
+def _discard_output() -> None:
+    """What is still buffered must not be written at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# Settings and parsers.
 
 
 def _settings(parsed: dict[str, object]) -> Settings:

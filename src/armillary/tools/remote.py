@@ -31,6 +31,7 @@ from armillary.tools.settings import Settings
 TIMEOUT_S = 60.0
 TIMEOUT_S_MAX = 86_400.0
 _PROBE_S = 0.2
+_ACCOUNT_KEYS = ("primary", "secondary", "primaryReadonly", "secondaryReadonly")
 _KINDS = {kind.name.lower(): kind for kind in Kind}
 
 
@@ -221,7 +222,7 @@ def find_server(settings: Settings, where: Where) -> Server:
             "with `armillary serve`, or name the data directory of one with --data, or the address of one in memory "
             f"with --url.{found_too}"
         )
-    if where.url is None and settings.control_key is not None and not _is_ours(found.url, local_host(settings.host)):
+    if where.url is None and settings.control_key is not None and not is_ours(found.url, local_host(settings.host)):
         # The file may have come with a directory of others: what it names is not told a key that it does not hold.
         raise bad_request(
             f"The data directory names the server {found.url}, which is not on this machine. Give --url to "
@@ -238,6 +239,25 @@ def find_line(settings: Settings, where: Where) -> Line:
 
 def has_control_key(settings: Settings, where: Where) -> bool:
     return (settings.control_key or _find_control(settings, where).key) is not None
+
+
+def account_key(settings: Settings, where: Where) -> str:
+    """That a command signs its requests with: the one that is given; else the one that the control API tells; else the
+    emulator's well-known one."""
+    if "key" in settings.sources or not has_control_key(settings, where):
+        return settings.key
+    server = find_server(settings, where)
+    try:
+        keys = server.get("account", "keys")["keys"]
+    finally:
+        server.close()
+    key: str | None = next((keys[name] for name in _ACCOUNT_KEYS if keys.get(name)), None)
+    if key is None:
+        raise bad_request(
+            "The control key that is set may only read, and the account has no read-only key to query with. Give "
+            "the account key in ARMILLARY_KEY or with --key, or set --read-only-key at the server."
+        )
+    return key
 
 
 def _address(settings: Settings, where: Where, found: Control) -> tuple[str, ssl.SSLContext | None]:
@@ -279,7 +299,7 @@ def _find_control(settings: Settings, where: Where) -> Control:
             port = urlsplit(where.url).port or 0
         except ValueError:
             port = 0
-        if not _is_ours(where.url, local_host(settings.host)):
+        if not is_ours(where.url, local_host(settings.host)):
             return found
     directory = memory_directory(port)
     return read_control(directory) if directory is not None else found
@@ -294,7 +314,7 @@ def _is_listening(url: str) -> bool:
     return True
 
 
-def _is_ours(url: str | None, host: str) -> bool:
+def is_ours(url: str | None, host: str) -> bool:
     """Whether a server is on this machine, or where the settings say that it listens."""
     if url is None:
         return True

@@ -36,7 +36,12 @@ class Screen:
 
         self.is_json = is_json
         self._escape = escape
-        self._console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, emoji=False)
+
+        class Output(Console):
+            def on_broken_pipe(self) -> None:
+                raise BrokenPipeError  # the command ends as one that prints without Rich
+
+        self._console = Output(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, emoji=False)
         self._progress_console = Console(stderr=True)
         encoding = (self._console.encoding or "").lower()
         self._is_plain = not encoding.startswith("utf")

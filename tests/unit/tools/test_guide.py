@@ -45,7 +45,17 @@ def test_help_of_commands_is_that_of_their_parsers() -> None:
         (("scale", "a/b", "abc"), "armillary scale: RU: 'abc' is not a whole number. `armillary help scale` shows"),
         (("partit",), "Did you mean partitions?"),
         (("split", "a/b", "1", "2"), "armillary split: '2' is an argument too many."),
-        (("query", "a/b", "c", "--output", "xml"), "--output: invalid choice: 'xml'"),
+        (
+            ("query", "a/b", "c", "--output", "xml"),
+            "--output: 'xml' is none of table, json, csv. `armillary help",
+        ),
+        (("mode", "enforced"), "'enforced' is none of enforce, observe, off, default. Did you mean enforce?"),
+        (("mode", "a/b", "off"), "The container stands behind it: `armillary mode enforce a/b`."),
+        (("feed", "a/b"), "There is no command 'armillary feed a/b'. Give tail before it."),
+        (("containers", "a/b"), "There is no command 'armillary containers a/b'. Give list, "),
+        (("containers", "create", "a/b", "--partition-key", "c"), "'c' does not begin with a slash: write /c."),
+        (("completion",), "armillary completion: Give bash|zsh|fish."),
+        (("import", "a.csv", "a/b", "--create"), "There is no option --create. `armillary help import` shows"),
         (("xyzzy",), "armillary: There is no command 'armillary xyzzy'. `armillary help` lists the commands."),
     ],
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from armillary.errors import Failure, Kind, bad_request
+from armillary.tools.guide.command_parser import key_path
 
 # How the caller makes a parser and adds a setting to it: `cli.py` knows both.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -329,6 +330,7 @@ def _key(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--partition-key",
         metavar="PATH",
+        type=key_path,
         action="append",
         help="such as /customerId; give it up to three times for a hierarchical key",
     )

@@ -5,12 +5,14 @@ lines that fit a terminal of 80 columns.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from armillary.errors import bad_request
+from armillary.errors import Failure, Kind, bad_request
 from armillary.insight.planning.estimate import INDEX_SHARE_CLOUD
 from armillary.insight.planning.partition_counts import PartitionLimits
 from armillary.insight.planning.prices import Prices, own_prices, parse_prices
@@ -24,6 +26,23 @@ COLUMNS: Final = 80
 _FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 _SEED_MAX: Final = 10**9
 BOUNDS: Final = ("partition_storage", "logical_partition_storage", "partition_throughput")  # options
+
+_PACKAGES: Final = ("numpy", "datasketches")  # of the extra
+
+
+@contextmanager
+def extra_packages(command: str) -> Iterator[None]:
+    """Around the imports of a command's modules: the packages of the extra `foresight` may be missing."""
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _PACKAGES:
+            raise
+        raise Failure(
+            Kind.UNSUPPORTED,
+            f"armillary {command} needs {package}, which is not installed: pip install 'armillary[foresight]'.",
+        ) from None
 
 
 def read_text(name: str) -> str:

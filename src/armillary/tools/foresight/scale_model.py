@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 from armillary import __version__, limits
-from armillary.errors import Failure, Kind, bad_request
+from armillary.errors import bad_request
 from armillary.insight.planning.toml_tables import DAY_S, MONTH_S
 from armillary.insight.planning.workload import parse_workload
 from armillary.insight.report.estimate_page import points
@@ -16,6 +16,7 @@ from armillary.tools.foresight.inputs import (
     asked_limits,
     asked_seed,
     asked_time_s,
+    extra_packages,
     read_text,
     reader_beside,
     say_points,
@@ -37,16 +38,10 @@ _UNITS: Final = (("KB", limits.KB), ("MB", limits.MB))
 
 
 def run_scale_model(arguments: dict[str, Any]) -> int:
-    try:
+    with extra_packages("scale-model"):
         from armillary.insight.scale_model.comparison import scale_model
         from armillary.insight.scale_model.run import LOOKS_MAX
         from armillary.insight.scale_model.scaling import ITEMS_DEFAULT, ITEMS_MAX, ITEMS_MIN
-    except ImportError as error:
-        if error.name != "numpy":
-            raise
-        raise Failure(
-            Kind.UNSUPPORTED, "armillary scale-model needs numpy: install armillary[foresight], which brings it."
-        ) from None
     screen = Screen(is_json="json" in arguments)
     seed = asked_seed(arguments)
     file = arguments["workload"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from armillary import __version__
-from armillary.errors import Failure, Kind, bad_request
+from armillary.errors import bad_request
 from armillary.insight.planning.toml_tables import MONTH_S
 from armillary.insight.planning.workload import read_workload
 from armillary.insight.report.simulation_page import comparison_page, simulation_page
@@ -19,6 +19,7 @@ from armillary.tools.foresight.inputs import (
     asked_prices,
     asked_seed,
     asked_time_s,
+    extra_packages,
     price_warnings,
     read_text,
     reader_beside,
@@ -45,16 +46,10 @@ _LINES: Final = (
 
 
 def run_simulate(arguments: dict[str, Any]) -> int:
-    try:
+    with extra_packages("simulate"):
         from armillary.insight.simulation.outcome import simulate
         from armillary.insight.simulation.simulator import SimulationOptions
         from armillary.insight.simulation.variations import compared, parse_variations
-    except ImportError as error:
-        if error.name != "numpy":
-            raise
-        raise Failure(
-            Kind.UNSUPPORTED, "armillary simulate needs numpy: install armillary[foresight], which brings it."
-        ) from None
     screen = Screen(is_json="json" in arguments)
     prices = asked_prices(arguments)
     horizon_s = asked_time_s(arguments, "horizon", "--for", _HORIZON_S)

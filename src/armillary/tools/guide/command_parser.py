@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
 REFUSED: Final = 2
-_LIKENESS_MIN: Final = 0.6
+_LIKENESS_MIN: Final = 0.7
 _WORDS: Final = "offered_words"  # an attribute of actions
 _ARGUMENT: Final = re.compile(r"argument (?P<name>[^:]+): (?P<what>.*)", re.DOTALL)
 _NO_NUMBER: Final = re.compile(r"invalid (?P<kind>int|float) value: (?P<given>.*)", re.DOTALL)
@@ -37,8 +37,16 @@ class CommandParser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            self.error(f"There is no command {f'{self.prog} {value}'!r}.{suggestion(str(value), action.choices)}")
-        super()._check_value(action, value)
+            meant = suggestion(str(value), action.choices)
+            if not meant and " " in self.prog:  # the verbs of one command are few
+                meant = f" Give {_either(action.choices)} before it."
+            self.error(f"There is no command {f'{self.prog} {value}'!r}.{meant}")
+        if action.choices is not None and value not in action.choices:
+            listed = list(map(str, action.choices))
+            meant = suggestion(str(value), listed)
+            if not action.option_strings and "/" in str(value):
+                meant = f" The container stands behind it: `{self.prog} {listed[0]} {value}`."
+            self.error(f"{argparse._get_action_name(action)}: {value!r} is none of {', '.join(listed)}.{meant}")
 
     def error(self, message: str) -> NoReturn:
         required = "the following arguments are required: "
@@ -69,11 +77,25 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Which of the known words was probably meant, as a sentence; empty if none is like it."""
-    listed = list(known)
-    found = [each for each in listed if len(word.strip("-")) >= 3 and each.startswith(word)][:1]
-    found = found or get_close_matches(word, listed, n=1, cutoff=_LIKENESS_MIN)
-    return f" Did you mean {found[0]}?" if found else ""
+    """Which of the known words was probably meant, as a sentence; empty if none is like it. Leading dashes are not
+    compared, since all options have them."""
+    bare = word.strip("-")
+    listed = {each.strip("-"): each for each in known}
+    found = [each for each in listed if len(bare) >= 3 and each.startswith(bare)][:1]
+    found = found or get_close_matches(bare, listed, n=1, cutoff=_LIKENESS_MIN)
+    return f" Did you mean {listed[found[0]]}?" if found else ""
+
+
+def key_path(text: str) -> str:
+    """A path of a partition key, as an argument. The rest of its form is judged by the server."""
+    if not text.startswith("/"):
+        raise argparse.ArgumentTypeError(f"{text!r} does not begin with a slash: write /{text}")
+    return text
+
+
+def _either(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 # The tree of commands, as help and completion walk it.

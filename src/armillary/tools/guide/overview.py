@@ -63,7 +63,7 @@ def add_parsers(commands: Any, add_command: Any) -> None:
     help_ = add_command(commands, "help", "show the commands, or the arguments of one")
     help_.add_argument("words", metavar="COMMAND", nargs="*", help="such as containers create")
     completion = add_command(commands, "completion", "print a script that completes commands and options in a shell")
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="bash|zsh|fish")
 
 
 def help_text(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 import orjson
 
-from armillary.errors import Failure, Kind, bad_request
-from armillary.tools.remote import Line, Where, find_line, find_server, has_control_key
+from armillary.errors import Failure, Kind
+from armillary.tools.remote import Line, Where, account_key, find_line
 from armillary.tools.settings import Settings
 from armillary.tools.transfer.endpoints.cosmos import THROTTLED, ContainerLink, Signer, message_of, refusal
 from armillary.tools.transfer.endpoints.http_client import Answer
@@ -78,7 +78,6 @@ class Figures:
         return sum(each.get("count", 1) for each in self.partitions.values())
 
 
-_KEYS: Final = ("primary", "secondary", "primaryReadonly", "secondaryReadonly")
 _SUMMED: Final = ("ru", "loaded", "returned", "bytes", "ms")
 
 
@@ -92,21 +91,7 @@ class SqlAccount:
     @classmethod
     def find(cls, settings: Settings, where: Where) -> SqlAccount:
         """With the key that is given; else the one that the control API tells; else the well-known one."""
-        line = find_line(settings, where)
-        if "key" in settings.sources or not has_control_key(settings, where):
-            return cls(line, settings.key)
-        server = find_server(settings, where)
-        try:
-            keys = server.get("account", "keys")["keys"]
-        finally:
-            server.close()
-        key = next((keys[name] for name in _KEYS if keys.get(name)), None)
-        if key is None:
-            raise bad_request(
-                "The control key that is set may only read, and the account has no read-only key to query with. Give "
-                "the account key in ARMILLARY_KEY or with --key, or set --read-only-key at the server."
-            )
-        return cls(line, key)
+        return cls(find_line(settings, where), account_key(settings, where))
 
     def close(self) -> None:
         self._line.close()

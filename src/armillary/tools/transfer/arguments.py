@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import TypeAlias
 
+from armillary.tools.guide.command_parser import key_path
+
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 AddCommand = Callable[..., argparse.ArgumentParser]
 
@@ -27,6 +29,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     taking.add_argument(
         "--partition-key",
         metavar="PATH",
+        type=key_path,
         action="append",
         help="create the container, with this key, if it does not exist; up to three times for a hierarchical key",
     )

@@ -17,6 +17,7 @@ from armillary.errors import Failure, Kind, bad_request
 from armillary.net.certificate import CERTIFICATE_FILE
 from armillary.tools.commands.arguments import container_path
 from armillary.tools.control_file import Control, local_host, pinned_context, read_control
+from armillary.tools.remote import Where, account_key, is_ours
 from armillary.tools.screen import Screen, count, counted, units
 from armillary.tools.serving import event_loop
 from armillary.tools.settings import Settings
@@ -234,6 +235,8 @@ def _report(
         )
     if totals.bad_rows:
         screen.say(f"{counted(totals.bad_rows, 'bad row')}: {parts.bad_rows.path} has them with the reasons.")
+        if parts.bad_rows.first_reason is not None:
+            screen.say(f"The first is {parts.bad_rows.first_reason.rstrip('.')}.")
 
 
 def endpoint_of(
@@ -241,11 +244,23 @@ def endpoint_of(
 ) -> CosmosEndpoint:
     """The server that these settings are those of."""
     found = Control(None, None) if settings.is_in_memory or url is not None else read_control(settings.directory)
+    key = _key(settings, Where(url, timeout_s=timeout_s))
     if found.url is not None and found.url.startswith("https:") and found.certificate is not None:
-        return CosmosEndpoint(found.url, settings.key, context=pinned_context(found.certificate), timeout_s=timeout_s)
+        return CosmosEndpoint(found.url, key, context=pinned_context(found.certificate), timeout_s=timeout_s)
     host = local_host(settings.host)
     default = f"http://{f'[{host}]' if ':' in host else host}:{settings.sql_port}"
-    return CosmosEndpoint(url or found.url or default, settings.key, certificate, timeout_s=timeout_s)
+    return CosmosEndpoint(url or found.url or default, key, certificate, timeout_s=timeout_s)
+
+
+def _key(settings: Settings, where: Where) -> str:
+    """--url may name a server that has no control API: only a server on this machine is asked for its key, and one that
+    does not tell it refuses the first request in words of its own."""
+    if not is_ours(where.url, settings.host):
+        return settings.key
+    try:
+        return account_key(settings, where)
+    except Failure:
+        return settings.key
 
 
 def _identity(name: str, arguments: dict[str, Any], source: Source) -> Document:

@@ -40,6 +40,7 @@ class BadRows:
     def __init__(self, path: Path, size_bytes: int) -> None:
         """`size_bytes`: of what an earlier part of the run has written for good."""
         self.path = path
+        self.first_reason: str | None = None  # of this part of the run
         self._file: FileWriting | None = None
         if size_bytes and path.exists():
             self._open(size_bytes)
@@ -53,8 +54,9 @@ class BadRows:
 
     def write(self, bad: list[BadRow]) -> None:
         if bad:
-            file = self._file or self._open(None)
-            file.write(b"".join([each.to_json() for each in sorted(bad)]))
+            file, bad = self._file or self._open(None), sorted(bad)
+            self.first_reason = self.first_reason or f"row {bad[0].number}: {bad[0].reason}"
+            file.write(b"".join([each.to_json() for each in bad]))
 
     def synced_bytes(self) -> int:
         return self._file.synced_bytes() if self._file is not None else 0

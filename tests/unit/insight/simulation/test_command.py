@@ -145,7 +145,7 @@ def test_without_numpy_the_extra_is_named(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "numpy", None)
     assert main(["simulate", "--workload", file]) == 2
-    assert "install armillary[foresight]" in capsys.readouterr().err
+    assert "pip install 'armillary[foresight]'" in capsys.readouterr().err
 
 
 def test_lines_of_blocks() -> None:

@@ -30,7 +30,7 @@ _TWO_SIGMA: Final = 2
 
 def require_sketches() -> None:
     if datasketches is None:
-        raise bad_request("This needs the library datasketches: install armillary[foresight].")
+        raise bad_request("This needs datasketches, which is not installed: pip install 'armillary[foresight]'.")
 
 
 class Estimate(NamedTuple):
