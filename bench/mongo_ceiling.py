@@ -109,7 +109,7 @@ async def _noting(partition: Partition, operations: Sequence[Operation], puts: l
         return partition._run_all(cast(Txn, _Recorder(txn, puts)), operations, None, None)
 
     _, writer, _ = await store.write(run)
-    partition._remember(writer)
+    partition.remember(writer)
 
 
 async def _collection(account: Account, throughput_ru: int) -> Container:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Final, cast
 
 from armillary import limits
@@ -16,7 +17,7 @@ from armillary.net.answers import CLOSES, CONTINUE, HungUp
 from armillary.net.connection_limits import Guest
 from armillary.net.eager import resume
 from armillary.net.head import HTTP_2, Refusal
-from armillary.net.http import Request, Response
+from armillary.net.http import Later, Request, Response
 from armillary.net.http_2 import SETTINGS, Http2Refusal
 from armillary.net.reader import BETWEEN, HEAD, Reader
 from armillary.net.requests.request_watch import FINE_S, PER_S, SLOTS, slot_of
@@ -34,7 +35,8 @@ class Connection(asyncio.Protocol):
         self._is_known = False  # whether a request on it had a good signature
         self.guest = guest or service.crowd.seat()
         self._loop = service.loop
-        self._task: asyncio.Task[None] | None = None  # the request that is being answered, if it has to wait
+        # The request that is being answered, if it has to wait.
+        self._task: asyncio.Task[None] | Later | None = None
         self._unparsed = b""
         self._is_tls = False
         self._is_reading_held = False
@@ -180,7 +182,7 @@ class Connection(asyncio.Protocol):
         """Run the handler as far as it goes without waiting; see eager.py."""
         service = self._service
         request.begun_s = service.elapsed_s()
-        if service.at_once is not None and request.method == "GET":
+        if service.at_once is not None:
             try:
                 response = service.at_once(request)
             except Exception as exception:
@@ -189,8 +191,49 @@ class Connection(asyncio.Protocol):
             if response is not None:
                 if not self._is_known:
                     self._hear(request)
-                self._answer(request, ending, response)
+                if isinstance(response, Later):
+                    self._task = response
+                    response.give = partial(self._end_later, request, ending)
+                else:
+                    self._answer(request, ending, response)
                 return
+        self._handle(request, ending)
+
+    def _end_later(self, request: Request, ending: bytes, given: Response | BaseException | None) -> None:
+        """Called in the middle of other work, in its context and in its greenlet: here the answer is written, and no
+        request is begun."""
+        context = self._service.context
+        if self._task is None:  # aborted meanwhile
+            if isinstance(given, BaseException):
+                log.error("a request whose connection was cut off failed", exc_info=given)
+            return
+        if given is None:
+            self._loop.call_soon(self._handle_after_all, request, ending, context=context)
+            return
+        self._task = None
+        if isinstance(given, Response):
+            self._answer(request, ending, given)
+        else:
+            self._answer_crash(request, ending, given)
+        if self._is_lost:
+            self._service.forget(self)
+        elif self._reader.waiting or self._unparsed or self._is_reading_held:
+            self._loop.call_soon(self._serve, context=context)
+        else:
+            self._serve()
+
+    def _handle_after_all(self, request: Request, ending: bytes) -> None:
+        if self._task is None:
+            return  # aborted meanwhile
+        self._task = None
+        self._handle(request, ending)
+        if self._task is None:
+            if self._is_lost:
+                self._service.forget(self)
+            self._serve()
+
+    def _handle(self, request: Request, ending: bytes) -> None:
+        service = self._service
         # In a context of its own, which a Task takes over: what a handler sets there must not leak into other requests.
         context = copy_context()
         try:
@@ -220,7 +263,7 @@ class Connection(asyncio.Protocol):
         self, request: Request, ending: bytes, coroutine: Coroutine[Any, Any, Response], awaited: Any
     ) -> None:
         task = self._task
-        assert task is not None, "runs as the connection's task"
+        assert isinstance(task, asyncio.Task), "runs as the connection's task"
         try:
             response = await resume(coroutine, awaited)
         except asyncio.CancelledError as exception:
@@ -390,8 +433,12 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def abort(self) -> asyncio.Task[None] | None:
-        """End at once. Returns the task of a request that is being cancelled, to be waited for."""
-        if self._task is not None:
-            self._task.cancel()
+        """End at once. Returns the task of a request that is being cancelled, to be waited for. A request that no task
+        waits for goes on to its end, and its answer is dropped."""
+        task = self._task
+        if isinstance(task, Later):
+            self._task = task = None
+        if task is not None:
+            task.cancel()
         self._transport.abort()
-        return self._task
+        return task

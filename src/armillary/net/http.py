@@ -105,8 +105,19 @@ HANG_UP = Response(0)
 # Answers a request. It is started without a Task (see eager.py): before it has first waited for something, there is no
 # current task, so whatever needs one (asyncio.timeout, TaskGroup) comes after an `await asyncio.sleep(0)`.
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-# The answer to a GET, if it can be given without waiting and without the handler; None: the handler answers.
-AnswerAtOnce = Callable[[Request], Response | None]
+
+
+class Later:
+    """An answer that comes in a later turn of the event loop, and that no task waits for. The door calls `give` once:
+    with the answer; with the exception that the request failed with; or with None, if nothing was done: then the
+    handler answers. It may do so in the middle of other work, such as a group of transactions."""
+
+    __slots__ = ("give",)
+    give: Callable[[Response | BaseException | None], None]  # set by the connection, in the step that returns this
+
+
+# The answer to a request, if it can be given without the handler; None: the handler answers.
+AnswerAtOnce = Callable[[Request], Response | Later | None]
 # Whether a page of another origin may send a request with this method and these headers.
 AllowsOrigin = Callable[[str, dict[bytes, bytes]], bool]
 # Whether the sender of a request is known, as far as its head tells: None, or the answer that refuses it. Asked before

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from contextvars import copy_context
 from typing import Final, Protocol
 
 from armillary.clock import Clock, SystemClock
@@ -70,6 +71,7 @@ class Roster:
         self.crowd = crowd or Crowd(clock=clock)
         self.is_closing = False
         self.loop = asyncio.get_running_loop()
+        self.context = copy_context()  # of no request: for steps that are begun from another request's
         self._clock = clock or SystemClock()
         self.elapsed_s = self._clock.elapsed_s
         self.now_s = self._clock.monotonic_s()  # exact to a second, free to read

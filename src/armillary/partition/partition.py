@@ -31,7 +31,7 @@ from armillary.partition.writing import path_coverage
 from armillary.partition.writing.fenced_items import writer_kind
 from armillary.partition.writing.path_coverage import SCANNING, PathCoverage, trusted_coverage
 from armillary.partition.writing.writer import PathPrefixes, Writer
-from armillary.storage.engine import Store, Txn, View
+from armillary.storage.engine import Receiver, Store, Txn, View
 from armillary.storage.forked import EndedStore
 from armillary.work import Check
 
@@ -174,8 +174,12 @@ class Partition:
         if made is not None and made.made_terms is None:
             await work.run(made.make_terms)
         outcome, writer = await self._store.write(partial(self._run_one, operation))
-        self._remember(writer)
+        self.remember(writer)
         return outcome
+
+    def deliver(self, operation: Operation, receiver: Receiver[tuple[Outcome, Writer]]) -> None:
+        """`write` for a caller that no coroutine waits for. Its terms are made, and the receiver calls `remember`."""
+        self._store.deliver(partial(self._run_one, operation), receiver)
 
     async def write_all(
         self,
@@ -209,7 +213,7 @@ class Partition:
 
     def joined(self, done: Done, record: Record | None) -> list[Outcome]:
         outcomes, writer, kept = done
-        self._remember(writer)
+        self.remember(writer)
         if record is not None and kept is not None:
             self.records.note(record.key, kept)
         return outcomes
@@ -225,7 +229,7 @@ class Partition:
             return result, writer
 
         result, writer = await self._store.write(run)
-        self._remember(writer)
+        self.remember(writer)
         return result
 
     async def rewind(self, past: View) -> None:
@@ -240,7 +244,7 @@ class Partition:
             self.marks.note(rewinder)
             return rewinder
 
-        self._remember(await self._store.write(run))
+        self.remember(await self._store.write(run))
         self.times = LogTimes()  # restored entries are inserted in the log, so noted times are invalid
 
     def rehearse(self, txn: Txn, operation: Operation, paths: PathPrefixes) -> Outcome:
@@ -297,7 +301,7 @@ class Partition:
         writer.finish()
         self.marks.note(writer)
 
-    def _remember(self, writer: Writer) -> None:
+    def remember(self, writer: Writer) -> None:
         # Acknowledgements may arrive in another order than the commits.
         if writer.head.lsn >= self.head.lsn:
             self.head = writer.head
@@ -354,6 +358,11 @@ class Partition:
         self.store = self._store = EndedStore(reason)
 
     @property
+    def is_open(self) -> bool:
+        """Whether writers are neither held nor refused."""
+        return self._shut is None
+
+    @property
     def is_held(self) -> bool:
         return self._gate is not None and not self._gate.is_set()
 
@@ -387,7 +396,6 @@ class Partition:
 
     async def forget(self, change_keys: Sequence[bytes]) -> None:
         """Drop tombstones from the log, or records of retryable writes."""
-
         await self._write_open(lambda txn: txn.delete_many(change_keys))
 
     async def adopt_records(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
@@ -403,7 +411,6 @@ class Partition:
 
     async def keep_events(self) -> int:
         """Start keeping change stream events, as the schema says. Returns the lsn after which all are there."""
-
         begun = await self.read(change_stream_events.since)
         if begun is not None:
             return begun
@@ -411,7 +418,6 @@ class Partition:
 
     async def forget_events(self, last_key: bytes) -> None:
         """Drop events up to a key."""
-
         await self._write_open(lambda txn: change_stream_events.forget(txn, last_key))
 
     async def keep_versions(self) -> None:

@@ -6,7 +6,6 @@ or permission says nothing about its content: the same request may succeed later
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import re
@@ -15,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import rocksdict
 
 from armillary.errors import Failure, Kind
+from armillary.storage.engine import Receiver
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SCARCE: Final = (
@@ -97,12 +97,12 @@ def _silent() -> Failure:
 
 
 class Answer(NamedTuple):
-    future: asyncio.Future[Any]
+    future: Receiver[Any]
     result: Any
     error: BaseException | None
 
 
-def set_error(future: asyncio.Future[Any], error: BaseException) -> None:
+def set_error(future: Receiver[Any], error: BaseException) -> None:
     if isinstance(error, StopIteration):  # a future cannot carry it
         error = RuntimeError("a transaction function let StopIteration escape")
     future.set_exception(translated(error) or error)

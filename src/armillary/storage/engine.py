@@ -16,6 +16,18 @@ from armillary.storage.operating.storage_figures import StorageFigures
 from armillary.work import Check
 
 T = TypeVar("T")
+Given = TypeVar("Given", contravariant=True)
+
+
+class Receiver(Protocol[Given]):
+    """Takes the outcome of a transaction, in the step of the event loop that shows it to readers. A Future is one."""
+
+    def done(self) -> bool:
+        """Whether it takes nothing any more. A function that has not run by then does not run."""
+
+    def set_result(self, result: Given, /) -> None: ...
+
+    def set_exception(self, error: BaseException, /) -> None: ...
 
 
 class View(Protocol):
@@ -87,6 +99,9 @@ class Store(Protocol):
         that spends much work (`work.spend`) gives way to readers, never to another function. Writes that free space
         (`is_freeing`) are accepted even when the disk is too full for others.
         """
+
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> None:
+        """`write`, for a caller that no coroutine waits for."""
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
         """Functions on several stores of one engine as one transaction: they run in order, and their writes become

@@ -13,7 +13,7 @@ from typing import NoReturn, Self, TypeVar
 from armillary import work
 from armillary.errors import Failure
 from armillary.storage.disk_errors import again
-from armillary.storage.engine import Kept, Txn, View
+from armillary.storage.engine import Kept, Receiver, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
 from armillary.work import Check
 
@@ -44,6 +44,9 @@ class ForkedStore:
             result = await work.run(lambda: fn(self._txn(layer)))
             self._layer.absorb(layer)
             return result
+
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> NoReturn:
+        raise AssertionError("what a transaction writes is waited for")
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
         raise AssertionError("a transaction is about one value of the shard key")
@@ -81,6 +84,9 @@ class EndedStore:
         return None
 
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
+        raise again(self._reason)
+
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> NoReturn:
         raise again(self._reason)
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:

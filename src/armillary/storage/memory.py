@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from armillary import work
 from armillary.errors import Failure, Kind
-from armillary.storage.engine import Kept, Loader, T, Txn, View
+from armillary.storage.engine import Kept, Loader, Receiver, T, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
 from armillary.work import Check
 
@@ -28,6 +29,7 @@ class MemoryEngine:
         self._stores: dict[int, MemoryStore] = {}
         self._is_closed = False
         self.writing = asyncio.Lock()  # held by the running function
+        self._delivering: set[asyncio.Task[Any]] = set()  # writes that no coroutine waits for
 
     def store(self, number: int) -> MemoryStore:
         assert 0 <= number < 2**32, "a store is numbered with four bytes"
@@ -35,6 +37,21 @@ class MemoryEngine:
         if store is None:
             store = self._stores[number] = MemoryStore(self)
         return store
+
+    def deliver(self, writing: Coroutine[Any, Any, T], receiver: Receiver[T]) -> None:
+        task = asyncio.get_running_loop().create_task(writing)
+        self._delivering.add(task)
+        task.add_done_callback(partial(self._delivered, receiver))
+
+    def _delivered(self, receiver: Receiver[T], task: asyncio.Task[T]) -> None:
+        self._delivering.discard(task)
+        if task.cancelled() or receiver.done():
+            return
+        error = task.exception()
+        if error is None:
+            receiver.set_result(task.result())
+        else:
+            receiver.set_exception(error)
 
     async def drop(self, number: int) -> None:
         self.check_open()
@@ -82,6 +99,10 @@ class MemoryStore:
             result = await work.run(lambda: fn(self._txn(layer)))
             self._map = self._map.changed(layer)
             return result
+
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> None:
+        self._engine.check_open()
+        self._engine.deliver(self.write(fn), receiver)
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
         async with self._engine.writing:

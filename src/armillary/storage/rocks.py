@@ -25,7 +25,7 @@ from armillary.clock import Clock, SystemClock
 from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
 from armillary.storage.disk_errors import Answer, again, closed, no_room, refuse, set_error, translated, unknown_outcome
-from armillary.storage.engine import T, Txn
+from armillary.storage.engine import Receiver, T, Txn
 from armillary.storage.operating.storage_figures import StorageFigures, figures_of
 from armillary.storage.overlay import Layer
 from armillary.storage.private import Permissions
@@ -191,13 +191,16 @@ class RocksEngine:
 
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
         """Queue a transaction function."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self.deliver(prefix, fn, future, is_freeing)
+        return future
+
+    def deliver(self, prefix: bytes, fn: Callable[[Txn], T], receiver: Receiver[T], is_freeing: bool = False) -> None:
         if self._is_closing:
             raise closed()
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(waiting_for(fn, prefix, future, is_freeing))
+        self._waiting.append(waiting_for(fn, prefix, receiver, is_freeing))
         if not self._is_scheduled:
             self._schedule()
-        return future
 
     async def readable(self) -> Version:
         """The published version, waiting for a reopening that is under way."""

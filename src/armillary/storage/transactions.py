@@ -4,7 +4,6 @@ over the writes of those before it. A function that raises leaves nothing. Engin
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,21 +13,21 @@ from greenlet import GreenletExit
 from armillary import limits, work
 from armillary.errors import Failure
 from armillary.storage.disk_errors import Answer, refuse
-from armillary.storage.engine import Txn
+from armillary.storage.engine import Receiver, Txn
 from armillary.storage.overlay import Get, Layer, OverlayTxn, Scan
 
 
 class Waiting(NamedTuple):
     fn: Callable[[Txn], Any]
     prefix: bytes
-    future: asyncio.Future[Any]
+    future: Receiver[Any]
     is_freeing: bool  # allowed on a full disk
 
 
 _new = tuple.__new__  # makes a named tuple in less than half of the time that its class takes
 
 
-def waiting_for(fn: Callable[[Txn], Any], prefix: bytes, future: asyncio.Future[Any], is_freeing: bool) -> Waiting:
+def waiting_for(fn: Callable[[Txn], Any], prefix: bytes, future: Receiver[Any], is_freeing: bool) -> Waiting:
     return _new(Waiting, (fn, prefix, future, is_freeing))
 
 

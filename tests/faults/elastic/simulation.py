@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 from armillary.clock import VirtualClock
-from armillary.storage.engine import Kept, Loader, Store, T, Txn, View
+from armillary.storage.engine import Kept, Loader, Receiver, Store, T, Txn, View
 from armillary.storage.memory import KeptMap, SortedMap
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
 from armillary.work import Check
@@ -257,6 +257,9 @@ class SimulatedStore:
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         (result,) = await self._engine.enqueue([(self._number, fn)])
         return cast(T, result)
+
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> None:
+        raise NotImplementedError("no simulation asks by way of a connection")
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
         return await self._engine.enqueue([(store._number, fn) for store, fn in parts])
