@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.partition.partition import Partition
 from armillary.partition.writing.writer import Writer
@@ -58,6 +59,9 @@ def terms_in_a_second_transaction() -> None:
     def all_apart(self: Partition, txn: Txn, asked: Any, *more: Any) -> Any:
         return run_all(self, apart(txn, asked), asked, *more)
 
+    def refuse_delivery(self: Partition, asked: Any, receiver: Any) -> None:
+        raise Failure(Kind.UNAVAILABLE, "With this defect all writes wait for their second transaction.")
+
     def with_terms_later(send: Callable[..., Any]) -> Callable[..., Any]:
         async def send_twice(self: Partition, asked: Any, *more: Any) -> Any:
             outcome = await send(self, asked, *more)
@@ -77,6 +81,7 @@ def terms_in_a_second_transaction() -> None:
 
     _replace(Partition, "_run_one", one_apart)
     _replace(Partition, "_run_all", all_apart)
+    _replace(Partition, "deliver", refuse_delivery)
     _replace(Partition, "write", with_terms_later(write))
     _replace(Partition, "write_all", with_terms_later(write_all))
 

@@ -23,10 +23,11 @@ from armillary.model.patch import Patch
 from armillary.partition.budget import Ask
 from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.operations import Document as Document
-from armillary.partition.operations import Operation, draft
+from armillary.partition.operations import Operation as Operation
 from armillary.partition.operations import Outcome as Outcome
 from armillary.partition.operations import Result as Result
 from armillary.partition.operations import Verb as Verb
+from armillary.partition.operations import draft
 from armillary.partition.partition import Partition
 
 
@@ -67,21 +68,21 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
 
 
 def create(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answering:
-    return write(container, _stored(Verb.CREATE, container, document, options, clock), options.ask)
+    return write(container, stored(Verb.CREATE, container, document, options, clock), options.ask)
 
 
 def upsert(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answering:
-    return write(container, _stored(Verb.UPSERT, container, document, options, clock), options.ask)
+    return write(container, stored(Verb.UPSERT, container, document, options, clock), options.ask)
 
 
 async def merge(container: Container, document: Document, options: ItemOptions, clock: Clock) -> Answer:
     """Put the properties of the body over those of the item. Without If-Match it is made if it does not exist."""
-    return await write(container, _stored(Verb.MERGE, container, document, options, clock), options.ask)
+    return await write(container, stored(Verb.MERGE, container, document, options, clock), options.ask)
 
 
 def replace(container: Container, item_id: str, document: Document, options: ItemOptions, clock: Clock) -> Answering:
     """Another id in the body renames the item, as the service does."""
-    return write(container, _stored(Verb.REPLACE, container, document, options, clock, item_id), options.ask)
+    return write(container, stored(Verb.REPLACE, container, document, options, clock, item_id), options.ask)
 
 
 async def patch(container: Container, item_id: str, changes: Patch, options: ItemOptions) -> Answer:
@@ -144,7 +145,7 @@ def operation_of(container: Container, member: Member, key: Key, clock: Clock) -
     if member.verb in (Verb.CREATE, Verb.UPSERT, Verb.REPLACE, Verb.MERGE):
         assert member.document is not None
         item_id = member.item_id if member.verb is Verb.REPLACE else None
-        return _stored(member.verb, container, member.document, keyed, clock, item_id, is_alone=False)
+        return stored(member.verb, container, member.document, keyed, clock, item_id, is_alone=False)
     assert member.item_id is not None
     operation = _keyed(member.verb, container, member.item_id, keyed)
     if member.patch is not None:
@@ -153,7 +154,7 @@ def operation_of(container: Container, member: Member, key: Key, clock: Clock) -
     return operation
 
 
-def _stored(
+def stored(
     verb: Verb,
     container: Container,
     document: Document,

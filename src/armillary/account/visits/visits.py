@@ -135,11 +135,9 @@ async def run_at(container: Container, partition: Partition, visit: Visit[Done],
         if visit.is_tried_again(failure):
             meter.release(ticket, ask)
             return None
-        if failure.kind in _FULL:
-            _note_full(container, partition, failure, visit.epk)
-        charged = meter.charge(failure, visit.epk, ticket, ask)
+        charged = charged_failure(container, partition, failure, visit.epk, ticket, ask)
         _note_failure(container, partition, visit, charged)
-        raise located(partition, charged) from None
+        raise charged from None
     except MemberFailed as failed:
         visit.refuse(failed, meter, ticket, ask)
         if failed.failure.is_metered:
@@ -155,6 +153,15 @@ async def run_at(container: Container, partition: Partition, visit: Visit[Done],
     if container.recording is not None:
         container.recording.add(visit.notes(done), (partition.range.id,))
     return done
+
+
+def charged_failure(
+    container: Container, partition: Partition, failure: Failure, epk: bytes | None, ticket: int, ask: Ask | None = None
+) -> Failure:
+    """What a request fails with that was admitted, counted by the partition's meter."""
+    if failure.kind in _FULL:
+        _note_full(container, partition, failure, epk)
+    return located(partition, partition.meter.charge(failure, epk, ticket, ask))
 
 
 def _note_failure(

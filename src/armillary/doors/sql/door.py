@@ -32,6 +32,8 @@ from armillary.doors.sql.errors import ROWS, error_response
 from armillary.doors.sql.headers import PostMeaning
 from armillary.doors.sql.items import batches, documents, feeds, table_clients
 from armillary.doors.sql.items.quick_reads import QuickReads
+from armillary.doors.sql.items.quick_requests import QuickRequests
+from armillary.doors.sql.items.quick_writes import QuickWrites
 from armillary.doors.sql.merging_clients import QueryMode
 from armillary.doors.sql.resources import account_document, lists, resources
 from armillary.doors.sql.routes import RouteKind, resolve
@@ -39,7 +41,7 @@ from armillary.doors.sql.serialization import BINARY, FORMATS, asks_for_binary, 
 from armillary.doors.sql.session_tokens import SESSION_TOKEN, range_headers, render_session_tokens
 from armillary.errors import Failure, Kind
 from armillary.net.charged_requests import KIND_OF_STATUS, RequestIds, charge_header, explains_refusal
-from armillary.net.http import HANG_UP, Refusal, Request, Response
+from armillary.net.http import HANG_UP, Later, Refusal, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -79,23 +81,25 @@ class SqlDoor:
         self.tokens = TokenAuthority(account.settings.name, keys.token_secret(), account.clock)
         self._sign_in_log = SignInLog("sql")
         self._node_headers = consistency.NodeHeaders()
-        self._reads = QuickReads(
-            account,
-            _OPERATIONS[documents.read_item],
-            self._signing_clock,
-            self._activities,
-            self._refuse,
-            self._sign_in_log,
-            self._node_headers,
+        self._quick = QuickRequests(
+            account, self._signing_clock, self._activities, self._refuse, self._sign_in_log, self._node_headers
         )
-        self.answer_at_once = self._reads.answer
+        names = [_OPERATIONS[each] for each in (documents.read_item, documents.create_item, documents.upsert_item)]
+        self._quick_reads = QuickReads(self._quick, names[0])
+        self._quick_writes = QuickWrites(self._quick, *names[1:])
         self.use_keys(keys)
 
     def use_keys(self, keys: AccountKeys) -> None:
         """Replace the account's keys."""
         self.tokens.use(keys.token_secret(), keys.secondary_token_secret())
         self._authenticator = Authenticator(keys, self.tokens, self._signing_clock, accepts_aad=self._accepts_aad)
-        self._reads.use(self._authenticator.signatures)
+        self._quick.use(self._authenticator.signatures)
+
+    def answer_at_once(self, request: Request) -> Response | Later | None:
+        """See `net/http.py`."""
+        if request.method == "GET":
+            return self._quick_reads.answer(request)
+        return self._quick_writes.answer(request) if request.method == "POST" else None
 
     async def answer(self, request: Request, principal: Principal | None = None) -> Response:
         """`principal`: see `answer_as`."""
