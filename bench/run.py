@@ -29,6 +29,7 @@ from bench import (
     imports,
     load,
     mongo,
+    operations,
     portal,
     queries,
     report,
@@ -205,6 +206,7 @@ def _reads(container: str, numbers: range) -> Callable[[], str]:
 
 # Sections with servers of their own.
 SECTIONS: dict[str, Measure] = {
+    "operations": operations.measure,
     "mongo": mongo.measure,
     "gremlin": gremlin.measure,
     "scripts": scripts.measure,
