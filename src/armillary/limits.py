@@ -76,6 +76,7 @@ ROUTES_REMEMBERED_MAX = 4096  # cached feed paths (ours: bounds memory at 4096 x
 ROUTE_REMEMBERED_BYTES_MAX = KB
 READ_CACHE_BYTES_MAX = 32 * MB  # values of point reads that are kept in memory (ours)
 READ_CACHE_VALUE_BYTES_MAX = 64 * KB  # of one of them; larger ones are read from storage
+READ_CACHE_BATCH_MAX = 16  # items that are read together and kept; more are only looked for
 EPKS_REMEMBERED_MAX = 8192  # effective keys by header, of each container (ours: about 2 MB)
 EPK_REMEMBERED_BYTES_MAX = 128  # of a header; longer ones are hashed again
 ACTIVITY_ID_BYTES_MAX = 64  # of the client's, which is echoed (ours; a GUID has 36)

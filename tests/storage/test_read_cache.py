@@ -11,7 +11,8 @@ from typing import get_args
 import pytest
 from support.limits import WithLimits
 
-from armillary.storage.engine import Store, Txn
+from armillary import limits, work
+from armillary.storage.engine import Store, Txn, View
 from armillary.storage.rocks import Durability, RocksEngine
 
 _KEYS = [b"key-%d" % number for number in range(12)]
@@ -89,4 +90,46 @@ async def test_large_values_are_not_kept(tmp_path: Path, with_limits: WithLimits
     assert view is not None
     assert [len(view.get(key) or b"") for key in (b"small", b"large")] == [10, 11]
     assert len(engine.read_cache.values) == 1
+    await engine.close()
+
+
+def _put(txn: Txn, keys: list[bytes], value: bytes) -> None:
+    for key in keys:
+        txn.put(key, value)
+
+
+async def test_an_evaluation_sees_one_state_while_others_are_published(tmp_path: Path) -> None:
+    engine = await RocksEngine.open(tmp_path)
+    store = engine.store(1)
+    await store.write(lambda txn: _put(txn, _KEYS, b"old"))
+
+    def seen(view: View) -> list[bytes | None]:
+        return [*view.get_many(_KEYS), *[view.get(key) for key in _KEYS]]
+
+    def change(txn: Txn) -> None:
+        _put(txn, _KEYS[1:], b"new")
+        txn.delete(_KEYS[0])
+
+    def evaluate(view: View) -> list[list[bytes | None]]:
+        before = seen(view)  # cached from here on
+        work.wait(store.write(change))
+        return [before, seen(view)]
+
+    for found in await store.evaluate(evaluate):
+        assert found == [b"old"] * 2 * len(_KEYS)
+    for _ in range(2):  # read, and cached
+        assert await store.evaluate(seen) == [None, *[b"new"] * 11] * 2
+    assert _seen(store) == dict.fromkeys(_KEYS[1:], b"new")
+    await engine.close()
+
+
+async def test_long_lists_do_not_displace_what_is_read_often(tmp_path: Path) -> None:
+    engine = await RocksEngine.open(tmp_path)
+    store = engine.store(1)
+    keys = [b"%03d" % number for number in range(2 * limits.READ_CACHE_BATCH_MAX)]
+    await store.write(lambda txn: _put(txn, keys, b"value"))
+    assert await store.evaluate(lambda view: view.get_many(keys)) == [b"value"] * len(keys)
+    assert engine.read_cache.figures().entries == 0
+    await store.evaluate(lambda view: view.get_many(keys[:3]))
+    assert engine.read_cache.figures().entries == 3
     await engine.close()

@@ -15,8 +15,8 @@ from armillary.cluster.peers.calls import Answer
 from armillary.errors import Failure, Kind
 from armillary.net.http import (
     AnswerAtOnce,
+    AtOnce,
     BareResponse,
-    Later,
     MainDoor,
     Refusal,
     Request,
@@ -95,7 +95,7 @@ class HttpFront:
             return response
         return await self._forward(door, request, response, None)
 
-    def answer_at_once(self, request: Request) -> Response | Later | None:
+    def answer_at_once(self, request: Request) -> AtOnce:
         return self._at_once(request) if self._at_once is not None else None
 
     def refuse(self, status: int, message: str) -> Response:

@@ -191,11 +191,13 @@ class Connection(asyncio.Protocol):
             if response is not None:
                 if not self._is_known:
                     self._hear(request)
-                if isinstance(response, Later):
+                if isinstance(response, Response):
+                    self._answer(request, ending, response)
+                elif isinstance(response, Later):
                     self._task = response
                     response.give = partial(self._end_later, request, ending)
                 else:
-                    self._answer(request, ending, response)
+                    self._handle(request, ending, response)
                 return
         self._handle(request, ending)
 
@@ -232,12 +234,12 @@ class Connection(asyncio.Protocol):
                 self._service.forget(self)
             self._serve()
 
-    def _handle(self, request: Request, ending: bytes) -> None:
-        service = self._service
+    def _handle(self, request: Request, ending: bytes, coroutine: Coroutine[Any, Any, Response] | None = None) -> None:
         # In a context of its own, which a Task takes over: what a handler sets there must not leak into other requests.
         context = copy_context()
         try:
-            coroutine = service.handler(request)
+            if coroutine is None:
+                coroutine = self._service.handler(request)
             awaited = context.run(coroutine.send, None)
         except StopIteration as stop:
             if not self._is_known:

@@ -116,8 +116,9 @@ class Later:
     give: Callable[[Response | BaseException | None], None]  # set by the connection, in the step that returns this
 
 
-# The answer to a request, if it can be given without the handler; None: the handler answers.
-AnswerAtOnce = Callable[[Request], Response | Later | None]
+# The answer to a request, or a coroutine that finds it instead of the handler; None: the handler answers.
+AtOnce = Response | Later | Coroutine[Any, Any, Response] | None
+AnswerAtOnce = Callable[[Request], AtOnce]
 # Whether a page of another origin may send a request with this method and these headers.
 AllowsOrigin = Callable[[str, dict[bytes, bytes]], bool]
 # Whether the sender of a request is known, as far as its head tells: None, or the answer that refuses it. Asked before

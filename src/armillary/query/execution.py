@@ -9,9 +9,10 @@ many rows (JOIN) it has the number of rows that were given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import repeat
+from typing import Any, Literal
 
 from armillary import limits, work
 from armillary.model.documents import PLAIN_JSON, Form
@@ -22,10 +23,11 @@ from armillary.query.access.access_path import (
     Index,
     Scope,
     Statistics,
+    all_items,
     candidates,
     count_index_use,
     loaded,
-    matching_items,
+    matching_rids,
 )
 from armillary.query.access.composite_access import composed_order
 from armillary.query.access.field_order import FieldWalk, is_served
@@ -39,6 +41,7 @@ from armillary.query.operators import Collector, rows_of
 from armillary.query.page import START, Counters, Page, PageEnds, Position, Progress, last_page
 from armillary.query.row_json import dump_large
 from armillary.query.selection import Ordering, Selection
+from armillary.query.stored_rows import stored_rows
 from armillary.storage.engine import View
 from armillary.work import current, end_item, spend
 
@@ -168,7 +171,10 @@ class Execution:
             found = loaded(view, ((b"", rid) for rid in rids), limits.PAGE_ITEMS_MAX)
         elif ordering is None:
             try:
-                found = self._unordered(view, max_items, counters)
+                matching = self._matching_rids(view)
+                if isinstance(matching, Iterator) and self._gives_items():
+                    return self._item_page(view, matching, max_items, max_bytes, is_due, counters)
+                found = self._unordered(view, matching, max_items, counters)
             except PageEnds:
                 return self._ended([], None, counters, 0)
         else:
@@ -183,15 +189,37 @@ class Execution:
         page = self._page if self._selection.stages[0].rows is None else self._joined_page
         return page(found, max_items, max_bytes, is_due, counters)
 
-    def _unordered(self, view: View, max_items: int, counters: Counters) -> Iterator[Candidate]:
-        selection, position = self._selection, self.progress.position
-        after_rid = position.rid - 1 if position.given else position.rid
-        place = self._scope, self._index, after_rid, max_items, counters
+    def _gives_items(self) -> bool:
+        """Whether rows are items as they are stored, so that those which meet the filter need not be parsed."""
+        stages = self._selection.stages
+        if len(stages) > 1 or not stages[0].is_bare or self._collector is not None or self.keeps_positions:
+            return False
+        return self.form.is_json and not self._needs_header and not self.progress.skip
+
+    @property
+    def _after_rid(self) -> int:
+        position = self.progress.position
+        return position.rid - 1 if position.given else position.rid
+
+    def _matching_rids(self, view: View) -> Iterator[int] | Literal["too many"] | None:
+        selection = self._selection
         if not selection.is_exact:
-            self._is_matching = False
-            return candidates(view, selection.condition, *place)
-        found, self._is_matching = matching_items(view, selection.condition, *place)
-        return found
+            return None
+        return matching_rids(view, selection.condition, self._scope, self._index, self._after_rid)
+
+    def _unordered(
+        self, view: View, rids: Iterator[int] | Literal["too many"] | None, max_items: int, counters: Counters
+    ) -> Iterator[Candidate]:
+        """`rids`: of the items that are known to meet the filter."""
+        self._is_matching = False
+        if rids is None:
+            place = self._scope, self._index, self._after_rid, max_items, counters
+            return candidates(view, self._selection.condition, *place)
+        if isinstance(rids, str):  # too many, which `candidates` would only find out again
+            counters.is_full_scan = True
+            return all_items(view, self._after_rid)
+        self._is_matching = True
+        return loaded(view, zip(repeat(b""), rids), max_items)
 
     def _distinct_rids(self, view: View) -> list[int] | None:
         """The items that DISTINCT needs to look at; None: all."""
@@ -297,10 +325,34 @@ class Execution:
         header = unpack_header(stored)
         return self._scope.holds(header.epk) and (self._is_live is None or self._is_live(header))
 
-    def _page(
-        self, found: Iterator[Candidate], max_items: int, max_bytes: int, is_due: IsDue, counters: Counters
+    def _item_page(
+        self, view: View, rids: Iterator[int], max_items: int, max_bytes: int, is_due: IsDue, counters: Counters
     ) -> Page:
-        """Where an item gives one row at most. The loop that every scan runs in, so what it counts it keeps at hand."""
+        """`_page` of items that all meet the filter and are rows as they are stored, in batches."""
+        if self.progress.take is not None:
+            max_items = min(max_items, self.progress.take)
+        found = stored_rows(view, rids, max_items, max_bytes, is_due)
+        if found.rest is not None:
+            self._is_matching = True
+            return self._page(found.rest, max_items, max_bytes, is_due, counters, found.rows, found.last_rid)
+        counters.items_loaded += len(found.rows)
+        counters.bytes_loaded += found.size_bytes
+        self.can_end = self.can_end or found.last_rid >= 0
+        at = (found.last_rid, b"") if found.last_rid >= 0 else None
+        return self._ended(found.rows, at, counters, found.size_bytes, is_done=found.is_last)
+
+    def _page(
+        self,
+        found: Iterator[Candidate],
+        max_items: int,
+        max_bytes: int,
+        is_due: IsDue,
+        counters: Counters,
+        begun: Sequence[bytes] = (),
+        begun_at: int = -1,
+    ) -> Page:
+        """Where an item gives one row at most. The loop that every scan runs in, so what it counts it keeps at hand.
+        `begun`: items that the page has already, and the rid of the last of them."""
         stage, progress = self._selection.stages[0], self.progress
         predicate, project = stage.predicate, stage.project
         is_whole = predicate is None and project is None
@@ -308,16 +360,18 @@ class Execution:
         is_json, text, load, dump = self.form
         needs_header = self._needs_header
         keeps_positions = self.keeps_positions
-        at_rid, at_order = -1, b""
-        rows: list[bytes] = []
+        at_rid, at_order = begun_at, b""
+        rows = list(begun)
         positions = self._positions = []
-        size_bytes = examined = loaded_bytes = missed = passed = 0
-        is_done, is_full = False, max_items <= 0
+        size_bytes = loaded_bytes = sum(map(len, rows))
+        examined = len(rows)
+        missed = passed = 0
+        is_done, is_full = False, len(rows) >= max_items
         run = current()
         before_bytes = run.made_bytes
         seen_makings, makings = work.makings[0], work.makings
         can_end, large_bytes = False, _LARGE_BYTES
-        rid = -1
+        rid = begun_at
         try:
             for order, rid, stored in found:
                 if is_full:

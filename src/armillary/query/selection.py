@@ -97,6 +97,11 @@ class Stage:
     path: str | None = None  # in the index, if rows say of items nothing but what is there
 
     @property
+    def is_bare(self) -> bool:
+        """Whether rows are the values that are kept."""
+        return self.project is None and self.rows is None
+
+    @property
     def is_streaming(self) -> bool:
         """Whether a row can be given before all values were seen."""
         return self.grouping is None and not self.is_distinct

@@ -83,7 +83,7 @@ class RocksStore:
         if version is None:
             version = await self._engine.readable()
         try:
-            return await work.run(partial(fn, VersionView(version, self._prefix)), check)
+            return await work.run(partial(fn, EvaluatedView(self._engine, version, self._prefix)), check)
         except Exception as error:
             failure = translated(error)
             if failure is None:
@@ -190,3 +190,39 @@ class PublishedView(VersionView):
         if value is not None:
             cache.put(self._prefix + key, value)
         return value
+
+
+class EvaluatedView(VersionView):
+    """One store in a version, for reads that may give way: through the cache as long as the version is published."""
+
+    __slots__ = ("_engine",)
+
+    def __init__(self, engine: RocksVersions, version: Version, prefix: bytes) -> None:
+        self._engine = engine
+        self._version = version
+        self._prefix = prefix
+
+    def get(self, key: bytes) -> bytes | None:
+        engine = self._engine
+        if engine.published is self._version:
+            return PublishedView(self._version, self._prefix, engine.read_cache).get(key)
+        return VersionView.get(self, key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        if self._engine.published is not self._version:
+            return VersionView.get_many(self, keys)
+        cache, prefix = self._engine.read_cache, self._prefix
+        look_up = cache.values.get
+        found = [look_up(prefix + key) for key in keys]
+        missed = found.count(None)
+        cache.hits += len(found) - missed
+        if not missed:
+            return found
+        cache.misses += missed
+        is_short = len(keys) <= limits.READ_CACHE_BATCH_MAX  # long lists would only displace what is read often
+        for place, key in enumerate(keys):
+            if found[place] is None:
+                found[place] = value = VersionView.get(self, key)
+                if is_short and value is not None:
+                    cache.put(prefix + key, value)
+        return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from armillary import limits, work
 from armillary.account.account import Account
@@ -47,6 +48,15 @@ from armillary.query.row_json import dump_large
 from armillary.query.selection import Selection
 
 
+class BegunPage(NamedTuple):
+    """What was read of a page before its walk began, of the one partition that it begins with."""
+
+    part: Slice
+    page: Page
+    is_out_of_time: bool
+    begun_s: float
+
+
 class ItemWalk(PageWalk[Slice]):
     """One page of items. Partitions are read one after the other, except where their rows are in an order: then they
     are merged."""
@@ -75,6 +85,7 @@ class ItemWalk(PageWalk[Slice]):
         self._continuation: str | None = None
         self._size_bytes = 0
         self._is_new = False  # nothing was read of the current part, in this page or an earlier one
+        self._begun: BegunPage | None = None
         self._is_feed = is_feed
         self.is_page_of_one = False  # from one partition only, even if it has no rows
         self.rows: list[bytes] = []
@@ -179,6 +190,11 @@ class ItemWalk(PageWalk[Slice]):
 
     # Walking.
 
+    async def go_on(self, begun: BegunPage) -> None:
+        """`run` for a page that was begun. Nothing is metered of it yet."""
+        self._begun, self._parts, self._begun_s = begun, [begun.part], begun.begun_s
+        await self._run()
+
     async def _fill(self) -> None:
         slices, ordering = self._parts, self._selection.ordering
         if not slices:
@@ -195,7 +211,7 @@ class ItemWalk(PageWalk[Slice]):
         return Reading(self._account.clock, self._admit, most, has_digests)
 
     def _enter(self, part: Slice, *, is_first: bool) -> bool:
-        self._is_new = part.position == START
+        self._is_new = part.position == START or self._begun is not None
         return super()._enter(part, is_first=is_first)
 
     async def _read_slice(self, index: int) -> SliceEnd:
@@ -203,13 +219,16 @@ class ItemWalk(PageWalk[Slice]):
         room = self._options.page_items - len(self.rows)
         # With a full page it is only looked whether anything follows: a page too many is a request too many.
         before = replace(current.execution.progress) if room <= 0 else None
-        page, is_out_of_time = await current.read(
-            self._account.clock,
-            max(room, 1),
-            limits.PAGE_BYTES_MAX - self._size_bytes,
-            self._begun_s,
-            can_end=self._selection.is_streaming,
-        )
+        if self._begun is not None:
+            (_, page, is_out_of_time, _), self._begun = self._begun, None
+        else:
+            page, is_out_of_time = await current.read(
+                self._account.clock,
+                max(room, 1),
+                limits.PAGE_BYTES_MAX - self._size_bytes,
+                self._begun_s,
+                can_end=self._selection.is_streaming,
+            )
         if before is not None and page.rows:
             current.execution.progress = before
             if current.tally is not None:

@@ -110,6 +110,9 @@ class PageWalk(ABC, Generic[Part]):
             await self._container.faults.over(operation, self._container, self._low, self._high, ranges)
         self._begun_s = self._account.clock.elapsed_s()
         self._parts = self.find_parts()
+        await self._run()
+
+    async def _run(self) -> None:
         try:
             if self._options.session is not None:
                 for part in self._parts:

@@ -138,8 +138,12 @@ class Call(ChargedCall):
         extra: Iterable[tuple[bytes, bytes]] = (),
         parts: Iterable[Part] | None = None,
     ) -> Response:
-        body = b'{"_rid":"%b","%b":[%b],"_count":%d}' % (owner_rid.encode(), feed.encode(), b",".join(rows), len(rows))
+        body = feed_body(owner_rid, feed, rows)
         headers: HeaderList = [(b"x-ms-item-count", b"%d" % len(rows)), *extra]
         if continuation is not None:
             headers.append((b"x-ms-continuation", continuation.encode("ascii")))
         return self.answer(200, charge_ru, body, headers, parts)
+
+
+def feed_body(owner_rid: str, feed: str, rows: list[bytes]) -> bytes:
+    return b'{"_rid":"%b","%b":[%b],"_count":%d}' % (owner_rid.encode(), feed.encode(), b",".join(rows), len(rows))

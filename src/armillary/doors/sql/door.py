@@ -31,6 +31,7 @@ from armillary.doors.sql.call import Call
 from armillary.doors.sql.errors import ROWS, error_response
 from armillary.doors.sql.headers import PostMeaning
 from armillary.doors.sql.items import batches, documents, feeds, table_clients
+from armillary.doors.sql.items.quick_queries import QuickQueries
 from armillary.doors.sql.items.quick_reads import QuickReads
 from armillary.doors.sql.items.quick_requests import QuickRequests
 from armillary.doors.sql.items.quick_writes import QuickWrites
@@ -41,7 +42,7 @@ from armillary.doors.sql.serialization import BINARY, FORMATS, asks_for_binary, 
 from armillary.doors.sql.session_tokens import SESSION_TOKEN, range_headers, render_session_tokens
 from armillary.errors import Failure, Kind
 from armillary.net.charged_requests import KIND_OF_STATUS, RequestIds, charge_header, explains_refusal
-from armillary.net.http import HANG_UP, Later, Refusal, Request, Response
+from armillary.net.http import HANG_UP, AtOnce, Refusal, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -82,11 +83,12 @@ class SqlDoor:
         self._sign_in_log = SignInLog("sql")
         self._node_headers = consistency.NodeHeaders()
         self._quick = QuickRequests(
-            account, self._signing_clock, self._activities, self._refuse, self._sign_in_log, self._node_headers
+            account, self._signing_clock, self._activities, self._refuse, self._sign_in_log, self._node_headers, queries
         )
         names = [_OPERATIONS[each] for each in (documents.read_item, documents.create_item, documents.upsert_item)]
         self._quick_reads = QuickReads(self._quick, names[0])
         self._quick_writes = QuickWrites(self._quick, *names[1:])
+        self._quick_queries = QuickQueries(self._quick, _OPERATIONS[feeds.query_items])
         self.use_keys(keys)
 
     def use_keys(self, keys: AccountKeys) -> None:
@@ -95,11 +97,14 @@ class SqlDoor:
         self._authenticator = Authenticator(keys, self.tokens, self._signing_clock, accepts_aad=self._accepts_aad)
         self._quick.use(self._authenticator.signatures)
 
-    def answer_at_once(self, request: Request) -> Response | Later | None:
+    def answer_at_once(self, request: Request) -> AtOnce:
         """See `net/http.py`."""
         if request.method == "GET":
             return self._quick_reads.answer(request)
-        return self._quick_writes.answer(request) if request.method == "POST" else None
+        if request.method != "POST":
+            return None
+        is_query = h.IS_QUERY in request.headers
+        return self._quick_queries.answer(request) if is_query else self._quick_writes.answer(request)
 
     async def answer(self, request: Request, principal: Principal | None = None) -> Response:
         """`principal`: see `answer_as`."""

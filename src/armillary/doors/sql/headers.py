@@ -50,6 +50,8 @@ MIGRATE_TO_MANUAL = b"x-ms-cosmos-migrate-offer-to-manual-throughput"
 OFFER_MINUTE_POOL = b"x-ms-offer-is-ru-per-minute-throughput-enabled"
 SPARE_MINUTE_POOL = b"x-ms-documentdb-disable-ru-per-minute-usage"
 
+EPK_RANGE = (b"x-ms-start-epk", b"x-ms-end-epk")
+
 # Texts, for `text`.
 PARTITION_KEY = b"x-ms-documentdb-partitionkey"
 CONTINUATION = b"x-ms-continuation"

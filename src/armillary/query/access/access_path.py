@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from armillary import limits
 from armillary.model import layout
@@ -155,53 +155,55 @@ def candidates(
     rids = find_rids(view, condition, scope, index, after_rid)
     if rids is None:
         counters.is_full_scan = True
-        return _all_items(view, after_rid)
+        return all_items(view, after_rid)
     return loaded(view, zip(repeat(b""), rids), max_items)
 
 
-def matching_items(
-    view: View,
-    condition: Condition,
-    scope: Scope,
-    index: Index,
-    after_rid: int,
-    max_items: int,
-    counters: Counters,
-) -> tuple[Iterator[Candidate], bool]:
-    """The same for a filter that the index tells exactly, and whether every item of them meets it: where one equality
-    or one range of few items finds them."""
-    if scope.is_whole and isinstance(condition, Equal):
+def matching_rids(
+    view: View, condition: Condition, scope: Scope, index: Index, after_rid: int
+) -> Iterator[int] | Literal["too many"] | None:
+    """The rids of all items that meet a filter which the index tells exactly, ascending: where one equality or one
+    range of few items finds them. None: some of the candidates may not meet it."""
+    if not scope.is_whole:
+        return None
+    if isinstance(condition, Equal):
         run = _Finder(view, index, after_rid).run(condition)
-        if run is not None:
-            return loaded(view, zip(repeat(b""), run.after(after_rid)), max_items), True
-    elif scope.is_whole and isinstance(condition, Range) and index.is_indexed(condition.path):
-        found = _Finder(view, index, after_rid).gather_any((condition,), scope, limits.QUERY_GATHER_MAX)
-        if found is not None:
-            return loaded(view, zip(repeat(b""), sorted(found)), max_items), True
-        # Too many, which `candidates` would only find out again.
-        counters.is_full_scan = True
-        return _all_items(view, after_rid), False
-    return candidates(view, condition, scope, index, after_rid, max_items, counters), False
+        return run.after(after_rid) if run is not None else None
+    if not isinstance(condition, Range) or not index.is_indexed(condition.path):
+        return None
+    found = _Finder(view, index, after_rid).gather_any((condition,), scope, limits.QUERY_GATHER_MAX)
+    return iter(sorted(found)) if found is not None else "too many"
 
 
-def _all_items(view: View, after_rid: int) -> Iterator[Candidate]:
+def all_items(view: View, after_rid: int) -> Iterator[Candidate]:
     for key, stored in view.scan(layout.item_key(after_rid + 1), layout.space_end(layout.ITEMS)):
         yield b"", int.from_bytes(key[1:], "big"), stored
 
 
 def loaded(view: View, places: Iterator[tuple[bytes, int]], max_items: int) -> Iterator[Candidate]:
     """The items at these places, read in batches. Those that are no longer there are left out."""
+    for batch, items in loaded_batches(view, places, max_items):
+        yield from present(batch, items)
+
+
+def present(batch: Sequence[tuple[bytes, int]], items: Sequence[bytes | None]) -> Iterator[Candidate]:
+    for (order, rid), item in zip(batch, items, strict=True):
+        if item is not None:
+            yield order, rid, item
+
+
+def loaded_batches(
+    view: View, places: Iterator[tuple[bytes, int]], max_items: int
+) -> Iterator[tuple[list[tuple[bytes, int]], list[bytes | None]]]:
     batch_max = max(1, min(max_items, _BATCH_ITEMS))
     batch_items = min(batch_max, _BATCH_ITEMS_FIRST)
     while batch := list(islice(places, batch_items)):
         items = view.get_many([layout.ITEMS + rid.to_bytes(layout.RID_BYTES, "big") for _, rid in batch])
-        # As many as the last ones were large: 64 of 2 MB would take the memory, and the time, of 128 MB.
-        size_bytes = sum([len(item) for item in items if item is not None]) // len(batch) + 1
-        for (order, rid), item in zip(batch, items, strict=True):
-            if item is not None:
-                yield order, rid, item
+        yield batch, items
         if len(batch) < batch_items:
             return  # there were no more of them
+        # As many as the last ones were large: 64 of 2 MB would take the memory, and the time, of 128 MB.
+        size_bytes = sum([len(item) for item in items if item is not None]) // len(batch) + 1
         batch_items = max(1, min(batch_max, _BATCH_BYTES // size_bytes))
 
 
@@ -426,16 +428,16 @@ class _Finder:
             self._take(key + start, layout.prefix_end(key), found)
 
     def _take(self, low: bytes, high: bytes, found: set[int]) -> None:
-        after_rid = self._after_rid
+        after_rid, size = self._after_rid, layout.RID_BYTES
         spend(_SEEK_UNITS)
-        for key, _ in self._view.scan(low, high):
-            rid = int.from_bytes(key[-layout.RID_BYTES :], "big")
-            if rid > after_rid:
-                found.add(rid)
-            if not self._allowance % _CHECK_EVERY:
-                spend(_CHECK_EVERY * _ENTRY_UNITS)
+        keys = self._view.scan(low, high)
+        # One more than is allowed tells that there are too many.
+        while entries := list(islice(keys, min(_CHECK_EVERY, self._allowance + 1))):
+            rids = [int.from_bytes(key[-size:], "big") for key, _ in entries]
+            found.update(rids if after_rid < 0 else [rid for rid in rids if rid > after_rid])
+            spend(len(entries) * _ENTRY_UNITS)
             # What is read counts, not what is found: a later page must not read a million terms for the last few.
-            self._allowance -= 1
+            self._allowance -= len(entries)
             if self._allowance < 0:
                 raise _TooMany
 

@@ -138,6 +138,7 @@ def _begun(house: House, request: Request) -> asyncio.Future[Any] | Response | N
     """The request on the fast path: what it will be answered, or was; None: it is left to the general path."""
     answer = house.door.answer_at_once(request)
     if not isinstance(answer, Later):
+        assert answer is None or isinstance(answer, Response)
         return answer
     given: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     answer.give = given.set_result  # fails if it is given twice

@@ -35,7 +35,7 @@ from armillary.net.http import Response
 
 # What JavaScript asks of ordered ranges before it goes on from a continuation of its own: that ties come the other way
 # round where the order does.
-_TIES = (b"x-ms-cosmos-query-execution-info", b'{"reverseRidEnabled":true,"reverseIndexScan":false}')
+TIES = (b"x-ms-cosmos-query-execution-info", b'{"reverseRidEnabled":true,"reverseIndexScan":false}')
 
 
 async def read_feed(call: Call) -> Response:
@@ -49,10 +49,10 @@ async def read_feed(call: Call) -> Response:
     return _answer(call, container, answer, parts)
 
 
-def _bound_to(call: Call, query: BoundQuery) -> bytes:
+def bound_to(body: bytes, query: BoundQuery) -> bytes:
     """What a continuation is bound to: the query with its parameters."""
     if query.text_without_filter is None:
-        return call.body
+        return body
     given = {name: value for name, value in query.parameters.items() if value is not UNDEFINED}
     return query.text_without_filter.encode() + b"\n" + orjson.dumps(given)
 
@@ -75,7 +75,7 @@ async def query_items(call: Call) -> Response:
     choose_merging(call.services.queries, call.headers, query, options)
     asked = Asked.of(call.headers)
     options.tells_shares = asked.for_query
-    answer = await merged_queries.query(call.account, container, query, _bound_to(call, query), options)
+    answer = await merged_queries.query(call.account, container, query, bound_to(call.body, query), options)
     extra: HeaderList = []
     if asked.for_query:
         run_s = clock.elapsed_s() - compiled_s
@@ -86,7 +86,7 @@ async def query_items(call: Call) -> Response:
     if asked.for_advice:
         extra += query_advice(query.original)
     if query.selection.ordering is not None:
-        extra.append(_TIES)
+        extra.append(TIES)
     parts = explain_query(answer, options.read_factor) if call.explains else None
     return _answer(call, container, answer, parts, extra)
 
@@ -118,21 +118,26 @@ def _functions(call: Call, container: Container) -> UserFunctions | None:
 def _options(call: Call, container: Container) -> FeedOptions:
     key_range = h.key_range(call.headers)
     h.check_continuation_limit(call.headers)
-    size = h.page_size(call.headers)
-    if size is None:
-        is_open = call.headers.get(b"x-ms-max-item-count") is not None  # -1: as many as you like
-        size = limits.PAGE_ITEMS_MAX if is_open else limits.PAGE_ITEMS_DEFAULT
     return FeedOptions(
         key=header_key(call, container),
         range_id=str(key_range[0]) if key_range is not None else None,
         epk_range=h.epk_range(call.headers),
-        page_items=size,
+        page_items=page_items(call.headers),
         continuation=h.text(call.headers, h.CONTINUATION),
         session=call.session(),
         read_factor=call.read_factor(),
         ask=call.ask,
         is_unaware=is_unaware_of_splits(call.headers),
     )
+
+
+def page_items(headers: h.Headers) -> int:
+    """How many items a page has at most."""
+    size = h.page_size(headers)
+    if size is None:
+        is_open = headers.get(b"x-ms-max-item-count") is not None  # -1: as many as you like
+        return limits.PAGE_ITEMS_MAX if is_open else limits.PAGE_ITEMS_DEFAULT
+    return size
 
 
 def _answer(

@@ -1,9 +1,10 @@
-"""The commonest requests about single items, answered without a coroutine, a route, a call or options: point reads
-(`quick_reads.py`), creates and upserts (`quick_writes.py`). What both need is here: requests that are signed with the
-primary key, name the container by plain names and ask for nothing unusual.
+"""The commonest requests, answered without a route, a call or lists of headers, and, but for queries, without a
+coroutine: point reads (`quick_reads.py`), creates and upserts (`quick_writes.py`), queries (`quick_queries.py`). What
+they need is here: requests that are signed with the primary key, name the container by plain names and ask for nothing
+unusual.
 
 For every other request they return None and have counted nothing: the general path answers it. Both paths give the same
-bytes (tests/unit/doors/sql/test_quick_reads.py, test_quick_writes.py).
+bytes (tests/unit/doors/sql/test_quick_reads.py, test_quick_writes.py, test_quick_queries.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from armillary.doors.sql.access.signatures import SignatureCheck
 from armillary.doors.sql.consistency import NodeHeaders
 from armillary.doors.sql.headers import Headers
 from armillary.doors.sql.items.table_clients import TABLES
+from armillary.doors.sql.merging_clients import QueryMode
 from armillary.doors.sql.routes import RouteKind, parse_route
 from armillary.errors import Failure
 from armillary.limits import (
@@ -57,6 +59,7 @@ class QuickRequests:
         refuse: Refuse,
         log: SignInLog,
         node_headers: NodeHeaders,
+        queries: QueryMode,
     ) -> None:
         self.account = account
         self.captures = account.captures
@@ -64,6 +67,7 @@ class QuickRequests:
         self.ids = ids
         self.refuse = refuse
         self.node_headers = node_headers
+        self.queries = queries
         self._now_s = signing_clock.now_s
         self._log = log
         self.feeds: dict[bytes, Feed | None] = {}  # by the path that targets begin with

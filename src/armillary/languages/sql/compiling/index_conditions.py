@@ -87,12 +87,13 @@ class FilterReader:
         self._scope = known.scope
         self._paths = known.paths
         self._is_planar = is_planar
+        self._parts: dict[int, list[Condition]] = {}  # of the operands of an AND, by the id of its node
 
     def condition(self, node: tree.Expression) -> Condition:
         """A condition that every item meets for which the expression is true."""
         match node:
             case tree.Logic(operator="AND"):
-                parts = [self.condition(operand) for operand in node.operands]
+                parts = self._parts[id(node)] = [self.condition(operand) for operand in node.operands]
                 return both([*parts, *self._together(node.operands, parts)])
             case tree.Logic(operator="OR"):
                 return either([self.condition(operand) for operand in node.operands])
@@ -136,8 +137,7 @@ class FilterReader:
         """Whether every item that meets the condition also meets the expression. Recognizes only filters that are
         common in COUNT queries; others are tested item by item."""
         if isinstance(node, tree.Logic) and node.operator == "AND":
-            parts = [(operand, self.condition(operand)) for operand in node.operands]
-            return all(self.is_exact(operand, part) for operand, part in parts)
+            return all(map(self.is_exact, node.operands, self._parts[id(node)]))
         if isinstance(node, tree.Literal):
             return node.value is True
         if isinstance(condition, And) or "/[]" in getattr(condition, "path", "/[]"):
