@@ -9,56 +9,48 @@ many rows (JOIN) it has the number of rows that were given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import repeat
-from typing import Any, Literal
 
 from armillary import limits, work
 from armillary.model.documents import PLAIN_JSON, Form
-from armillary.model.encoding import FORMAT_JSON, ItemHeader, encode_value, payload_of, unpack_header
+from armillary.model.encoding import FORMAT_JSON, encode_value, payload_of
 from armillary.model.values import UNDEFINED, Value
 from armillary.query.access.access_path import (
     Candidate,
     Index,
     Scope,
     Statistics,
-    all_items,
-    candidates,
     count_index_use,
     loaded,
-    matching_rids,
 )
 from armillary.query.access.composite_access import composed_order
-from armillary.query.access.field_order import FieldWalk, is_served
-from armillary.query.access.index_only import CannotTell, IndexAnswer, distinct_rids, is_distinct_by_index
-from armillary.query.access.ordered_access import OrderedWalk, Sorter, Start
+from armillary.query.access.index_only import CannotTell, IndexAnswer
+from armillary.query.access.item_search import (
+    CHECK_TIME_EVERY,
+    ITEM_UNITS,
+    LARGE_BYTES,
+    LOADED_UNIT_BYTES,
+    IsDue,
+    IsLive,
+    ItemSearch,
+    stored_rows,
+)
 from armillary.query.access.primary_key_access import KeyedWalk
-from armillary.query.access.ranked_access import RankedItems
-from armillary.query.conditions import ALL
 from armillary.query.join_rows import JoinedItem
 from armillary.query.operators import Collector, rows_of
 from armillary.query.page import START, Counters, Page, PageEnds, Position, Progress, last_page
 from armillary.query.row_json import dump_large
-from armillary.query.selection import Ordering, Selection
-from armillary.query.stored_rows import stored_rows
+from armillary.query.selection import Selection
 from armillary.storage.engine import View
 from armillary.work import current, end_item, spend
-
-IsLive = Callable[[ItemHeader], bool]
-IsDue = Callable[[], bool]
-
-_CHECK_TIME_EVERY = 32  # items between two looks at the clock
-_LARGE_BYTES = 4 * limits.KB  # of items whose size counts as work, and whose rows may be large
-_ITEM_UNITS = 20  # of work for a small item
-_LOADED_UNIT_BYTES = 24  # of JSON that is read for one unit of work
 
 
 def _never_due() -> bool:
     return False
 
 
-class Execution:
+class Execution(ItemSearch):
     """One query in one partition, step by step. A step changes the execution, so it is run once."""
 
     def __init__(
@@ -72,17 +64,7 @@ class Execution:
         progress: Progress | None = None,
         form: Form = PLAIN_JSON,
     ) -> None:
-        self._selection = selection
-        self.form = form
-        self._statistics = statistics
-        self._scope = scope
-        self._index = index
-        self._is_live = is_live
-        # A walk by key keeps to its scope by itself.
-        self._needs_header = is_live is not None or not (scope.is_whole or selection.by_key)
-        self.progress = progress or Progress(skip=selection.skip, take=selection.take)
-        self._sorter: Sorter | None = None
-        self._field_ordering: Ordering | None = None  # that positions are by, once an index has been chosen
+        super().__init__(selection, scope, index, is_live, statistics, progress, form)
         self._collector: Collector | None = None
         self._answer: IndexAnswer | None = None
         if not selection.is_streaming:
@@ -92,10 +74,6 @@ class Execution:
             elif self.progress.position == START:
                 has_expiry = is_live is not None
                 self._answer = IndexAnswer.of(selection, scope, index, statistics, has_expiry=has_expiry)
-        self._ranked_items: RankedItems[int] | None = None
-        if selection.ranking is not None:
-            self._ranked_items = RankedItems(selection.ranking, self._rows_max)
-        self._is_distinct = is_live is None and is_distinct_by_index(selection, scope, index)
         # What a composite index would save. By what is asked and not by how it is done, as all charges.
         ordering = selection.ordering
         self._is_sorting = selection.ranking is not None or (
@@ -108,7 +86,6 @@ class Execution:
         self.can_end = False
         self._keyed: KeyedWalk | None = None
         self._item: JoinedItem | None = None
-        self._is_matching = False  # the index has told that all candidates meet the filter
         self.keeps_positions = ordering is not None
         self._positions: list[Position] = []  # of the page's rows
         self._is_index_counted = self.progress.position != START  # an earlier page paid for it
@@ -196,135 +173,6 @@ class Execution:
             return False
         return self.form.is_json and not self._needs_header and not self.progress.skip
 
-    @property
-    def _after_rid(self) -> int:
-        position = self.progress.position
-        return position.rid - 1 if position.given else position.rid
-
-    def _matching_rids(self, view: View) -> Iterator[int] | Literal["too many"] | None:
-        selection = self._selection
-        if not selection.is_exact:
-            return None
-        return matching_rids(view, selection.condition, self._scope, self._index, self._after_rid)
-
-    def _unordered(
-        self, view: View, rids: Iterator[int] | Literal["too many"] | None, max_items: int, counters: Counters
-    ) -> Iterator[Candidate]:
-        """`rids`: of the items that are known to meet the filter."""
-        self._is_matching = False
-        if rids is None:
-            place = self._scope, self._index, self._after_rid, max_items, counters
-            return candidates(view, self._selection.condition, *place)
-        if isinstance(rids, str):  # too many, which `candidates` would only find out again
-            counters.is_full_scan = True
-            return all_items(view, self._after_rid)
-        self._is_matching = True
-        return loaded(view, zip(repeat(b""), rids), max_items)
-
-    def _distinct_rids(self, view: View) -> list[int] | None:
-        """The items that DISTINCT needs to look at; None: all."""
-        after_rid, most = self.progress.position.rid, limits.QUERY_GATHER_MAX // 10
-        rids = distinct_rids(view, self._selection, self._statistics, after_rid, most)
-        self._is_distinct = rids is not None  # so as not to try again in every slice
-        return rids
-
-    def _ordered(self, view: View, max_items: int, is_due: IsDue, counters: Counters) -> Iterator[Candidate] | None:
-        """Candidates in the order asked for; None while they are still being sorted."""
-        selection = self._selection
-        assert selection.ordering is not None
-        position = self.progress.position
-        start = Start(position.order, position.rid, position.given > 0)
-        if self._sorter is None and selection.ordering.fields:
-            served = is_served(view, selection.ordering, selection.condition, self._scope, self._index)
-            if served is not None and self._places_as(served.ordering, position):
-                return FieldWalk(view, served, self._scope, self.form).candidates(start, max_items)
-            self._sorter = Sorter(self._field_ordering or selection.ordering, self._rows_max, start)
-        elif self._sorter is None:
-            walk = OrderedWalk(view, selection, self._scope, self._index, self.form)
-            if walk.is_served:
-                is_everywhere = False
-                if walk.path is not None and self._statistics is not None:
-                    is_everywhere = self._statistics.is_everywhere(view, walk.path)
-                return walk.candidates(start, max_items, is_path_everywhere=is_everywhere)
-            self._sorter = Sorter(selection.ordering, self._rows_max, start)
-        sorter = self._sorter
-        if not sorter.is_sorted:
-            plain = Counters()
-            found = candidates(
-                view, selection.condition, self._scope, self._index, sorter.last_rid, limits.PAGE_ITEMS_MAX, plain
-            )
-            run = current()
-            before_bytes = run.made_bytes
-            for examined, (_, rid, stored) in enumerate(found, 1):
-                if run.made_bytes != before_bytes:
-                    end_item(run, before_bytes)
-                document = self._kept(stored) if stored is not None else None
-                sorter.add(rid, document if document is not None and self._has_row(document) else None)
-                if examined % _CHECK_TIME_EVERY == 0 and is_due():
-                    return None
-            sorter.finish()
-        return loaded(view, sorter.after(start), max_items)
-
-    def _places_as(self, ordering: Ordering, position: Position) -> bool:
-        """Whether an index's order can be followed: positions are by the order that the first page had."""
-        if self._field_ordering is None and position == START:
-            self._field_ordering = ordering
-        return self._field_ordering is not None and self._field_ordering.fields == ordering.fields
-
-    def _ranked(self, view: View, is_due: IsDue, counters: Counters) -> Iterator[Candidate] | None:
-        """Candidates by their scores, those that were not yet given; None while they are still being scored."""
-        selection, items = self._selection, self._ranked_items
-        assert selection.ranking is not None and items is not None
-        if not items.is_ranked:
-            condition = ALL if selection.ranking.needs_all else selection.condition
-            plain = Counters()
-            found = candidates(view, condition, self._scope, self._index, items.last_rid, limits.PAGE_ITEMS_MAX, plain)
-            run = current()
-            before_bytes = run.made_bytes
-            for examined, (_, rid, stored) in enumerate(found, 1):
-                if run.made_bytes != before_bytes:
-                    end_item(run, before_bytes)
-                items.last_rid = rid
-                document = self._kept(stored) if stored is not None else None
-                if document is not None and stored is not None:
-                    items.counters.load(payload_of(stored))
-                    items.add(rid, document, self._has_row(document))
-                if examined % _CHECK_TIME_EVERY == 0 and is_due():
-                    return None
-            items.finish()
-            # All at once, so that the same query costs the same however it is cut.
-            counters.items_loaded += items.counters.items_loaded
-            counters.bytes_loaded += items.counters.bytes_loaded
-            counters.items_missed += items.counters.items_loaded - items.left
-        return loaded(view, ((b"", rid) for rid in items.rest()), 1)
-
-    @property
-    def _rows_max(self) -> int | None:
-        """How many items are needed at most; None: it cannot be told before their rows are made."""
-        selection, take = self._selection, self.progress.take
-        stage = selection.stages[0]
-        if take is None or len(selection.stages) > 1 or not stage.is_streaming or stage.rows is not None:
-            return None
-        return self.progress.skip + take
-
-    def _has_row(self, document: Any) -> bool:
-        """Whether an item may give a row; exactly, where it gives one at most."""
-        stage = self._selection.stages[0]
-        if stage.predicate is not None and not stage.predicate(document):
-            return False
-        return stage.project is None or stage.is_sure or stage.project(document) is not UNDEFINED
-
-    def _kept(self, stored: bytes) -> Any:
-        """The document of an item that is in the scope and has not expired; None for others."""
-        spend(_ITEM_UNITS if len(stored) <= _LARGE_BYTES else len(stored) // _LOADED_UNIT_BYTES)
-        if self._needs_header and not self._is_wanted(stored):
-            return None
-        return self.form.load(self.form.text(stored))
-
-    def _is_wanted(self, stored: bytes) -> bool:
-        header = unpack_header(stored)
-        return self._scope.holds(header.epk) and (self._is_live is None or self._is_live(header))
-
     def _item_page(
         self, view: View, rids: Iterator[int], max_items: int, max_bytes: int, is_due: IsDue, counters: Counters
     ) -> Page:
@@ -370,15 +218,15 @@ class Execution:
         run = current()
         before_bytes = run.made_bytes
         seen_makings, makings = work.makings[0], work.makings
-        can_end, large_bytes = False, _LARGE_BYTES
+        can_end, large_bytes = False, LARGE_BYTES
         rid = begun_at
         try:
             for order, rid, stored in found:
                 if is_full:
                     break
                 examined += 1
-                if examined % _CHECK_TIME_EVERY == 0:
-                    spend(_CHECK_TIME_EVERY * _ITEM_UNITS)
+                if examined % CHECK_TIME_EVERY == 0:
+                    spend(CHECK_TIME_EVERY * ITEM_UNITS)
                     if is_due():
                         examined -= 1
                         break
@@ -391,7 +239,7 @@ class Execution:
                 payload_bytes = len(payload)
                 if not is_whole and not (is_sure and is_plain):
                     if payload_bytes > large_bytes:
-                        spend(payload_bytes // _LOADED_UNIT_BYTES)
+                        spend(payload_bytes // LOADED_UNIT_BYTES)
                     document = load(payload)
                     value: Value = UNDEFINED
                     if predicate is None or predicate(document):
@@ -452,20 +300,20 @@ class Execution:
         for examined, (order, rid, stored) in enumerate(found, 1):
             if len(rows) >= max_items:
                 return self._ended(rows, at, counters, size_bytes)
-            if examined % _CHECK_TIME_EVERY == 0:
-                spend(_CHECK_TIME_EVERY * _ITEM_UNITS)
+            if examined % CHECK_TIME_EVERY == 0:
+                spend(CHECK_TIME_EVERY * ITEM_UNITS)
                 if is_due():
                     return self._ended(rows, at, counters, size_bytes)
             if stored is None or (self._needs_header and not self._is_wanted(stored)):
                 at = rid, order
                 continue
-            if len(stored) > _LARGE_BYTES:
-                spend(len(stored) // _LOADED_UNIT_BYTES)
+            if len(stored) > LARGE_BYTES:
+                spend(len(stored) // LOADED_UNIT_BYTES)
             payload = self.form.text(stored)
             item = self._item
             if item is None or item.rid != rid:
                 given = position.given if rid == position.rid else 0
-                is_small = len(stored) <= _LARGE_BYTES
+                is_small = len(stored) <= LARGE_BYTES
                 item = JoinedItem(rid, stage.rows(self.form.load(payload)), given, is_small)
             try:
                 size_bytes, is_over = item.give(run, rows, size_bytes, (max_items, max_bytes), is_due, self)
@@ -510,7 +358,7 @@ class Execution:
             position = Position(rid, order)
             if collector.is_full:
                 break
-            if examined % _CHECK_TIME_EVERY == 0 and is_due():
+            if examined % CHECK_TIME_EVERY == 0 and is_due():
                 return Page([], position, counters, 0)
         return last_page(collector.finish(), counters)
 

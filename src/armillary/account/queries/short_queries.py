@@ -12,6 +12,7 @@ from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.queries.item_walk import BegunPage, ItemWalk
 from armillary.account.queries.partition_slices import PageAnswer, Slice, count_work
+from armillary.account.visits.page_charges import Bill
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.account.visits.visits import check_session
 from armillary.errors import Failure
@@ -70,8 +71,9 @@ async def first_page(
 ) -> PageAnswer:
     """What `merged_queries.query` answers. `text`: what continuations are bound to."""
     partition, low, high, epk, scope = place
-    selection, clock, meter = bound.selection, account.clock, partition.meter
-    ticket = meter.admit(QUERY_DEPOSIT, options.ask, epk)
+    selection, clock = bound.selection, account.clock
+    bill = Bill(options.ask, epk)
+    bill.enter(partition, QUERY_DEPOSIT)
     begun_s = clock.elapsed_s()
     execution = Execution(
         selection,
@@ -85,9 +87,9 @@ async def first_page(
     try:
         page, is_out_of_time = await found.read(clock, options.page_items, limits.PAGE_BYTES_MAX, begun_s, can_end=True)
     except Failure as failure:
-        raise meter.charge(failure, epk, ticket, options.ask) from None
+        raise bill.charge(failure, partition) from None
     if page.position is not None:
-        meter.release(ticket, options.ask)
+        bill.leave()
         walk = ItemWalk(account, container, options, selection, text)
         walk.confine(bound.condition)
         walk.is_page_of_one = True
@@ -97,5 +99,5 @@ async def first_page(
     count_work(work, page.counters)
     work.returned_ru = charges.rows_ru(page.rows)
     work.loaded_bytes = max(0, page.counters.bytes_loaded - page.size_bytes)
-    charge_ru = meter.spend(charges.query_page_ru(work, options.read_factor), epk, ticket, options.ask)
+    charge_ru = bill.pay(charges.query_page_ru(work, options.read_factor), partition)
     return PageAnswer(page.rows, None, charge_ru, [(partition.range.id, partition.lsn)], work, page.counters)

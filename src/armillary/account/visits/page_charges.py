@@ -64,6 +64,12 @@ class Bill:
             self.paid.append((entry.partition.range.id, part))
         return sum(parts) / HUNDREDTHS
 
+    def leave(self) -> None:
+        """When the page is begun anew: nothing is charged."""
+        while self._entries:
+            entry = self._entries.pop()
+            entry.partition.meter.release(entry.ticket, self._ask)
+
     def charge(self, failure: Failure, otherwise: Partition) -> Failure:
         """When there will be no page: the first partition pays what the failure costs."""
         if failure.is_metered:
