@@ -23,6 +23,7 @@ from armillary.cluster.connection_fronts import ConnectionFront, Make
 from armillary.cluster.event_keeping import EventKeeping
 from armillary.cluster.forwarding import Forwarder
 from armillary.cluster.fronts import HttpDoor, HttpFront
+from armillary.cluster.full_disks import FullDiskWatch
 from armillary.cluster.membership import Membership
 from armillary.cluster.new_replicas import peer_addresses
 from armillary.cluster.operations import PRIORITIES, Operations
@@ -113,7 +114,7 @@ class Node:
             log,
             self.roles,
             machine,
-            patience=lambda: self.membership.rank() * limits.REGION_PATIENCE_SECONDS,
+            patience=lambda: self.membership.rank() * limits.REGION_PATIENCE_SECONDS + self._disk_watch.patience_s,
             on_state=self.membership.see_leader,
             source=PeerRowSource(peers, self._leader_to_ask),
             kept=kept,
@@ -133,6 +134,7 @@ class Node:
             Verification(engine, peers, self.membership),
             machine,
         )
+        self._disk_watch = FullDiskWatch(engine.replica, self.leadership, self.operations, reader, machine)
         self.sql = HttpFront("sql", self.forwarder, self.membership, machine, control_prefix=control_prefix)
         self.table = HttpFront("table", self.forwarder, self.membership, machine)
         self.management = HttpFront("management", self.forwarder, self.membership, machine)
@@ -162,6 +164,7 @@ class Node:
             asyncio.create_task(self.membership.run()),
             asyncio.create_task(self.leadership.run()),
             asyncio.create_task(self._spending.run()),
+            asyncio.create_task(self._disk_watch.run()),
             asyncio.create_task(self._until_broken()),
         ]
 

@@ -128,7 +128,7 @@ class Operations:
         """Begin to hand over. Returns the node that is to lead; empty: any node may."""
         await self._announce()  # nodes that stop at the same time say so
         name = self._membership.name
-        others = [each for each in self._candidates() if each != name]
+        others = [each for each in self.candidates() if each != name]
         if successor == name:
             raise bad_request(f"The node '{successor}' leads already.")
         if successor and successor not in others:
@@ -136,7 +136,7 @@ class Operations:
             raise bad_request(f"There is no live node '{successor}' that could take over; there are: {named}.")
         if not others:
             raise bad_request("There is no other live node to hand over to.")
-        chosen = successor or await self._preferred(others)
+        chosen = successor or await self.preferred(others)
         self._leadership.hand_over(chosen)
         return chosen
 
@@ -154,7 +154,7 @@ class Operations:
         if not self._leadership.leads or self._roles.account is None:
             raise not_leader()
         await self._announce()  # nodes that have come lately
-        there = self._candidates(region)
+        there = self.candidates(region)
         if not there:
             present = ", ".join(membership.regions) or "none"
             raise bad_request(f"The region '{region}' has no live node that could lead. Regions with nodes: {present}.")
@@ -166,7 +166,7 @@ class Operations:
             return membership.name
         return await self.hand_over(await self._reader.most_applied(there) or there[0])
 
-    def _candidates(self, region: str | None = None) -> list[str]:
+    def candidates(self, region: str | None = None) -> list[str]:
         """Nodes that may lead."""
         members = self._membership.members
         return [
@@ -175,9 +175,10 @@ class Operations:
             if each.is_alive and region in (None, each.region) and not self._membership.is_drained(each.name)
         ]
 
-    async def _preferred(self, others: Sequence[str]) -> str:
-        """The node to hand over to: of the first region that has one, what has applied most. Empty if none of them
-        answers: then any node may take over."""
+    async def preferred(self, others: Sequence[str]) -> str:
+        """The node to hand over to: of those with room on their disks, of the first region that has one, what has
+        applied most. Empty if none of them answers: then any node may take over."""
+        others = await self._reader.with_room(others) or others
         regions = {each.name: each.region for each in self._membership.members}
         order = [*self._membership.priorities, *self._membership.regions]
         first = min((order.index(regions[each]) for each in others), default=0)
@@ -234,7 +235,7 @@ class Operations:
         """On this node."""
         membership, leadership = self._membership, self._leadership
         await self._announce()  # another node may be drained at the same time
-        if is_drained and not [each for each in self._candidates() if each != membership.name]:
+        if is_drained and not [each for each in self.candidates() if each != membership.name]:
             raise bad_request(
                 f"'{membership.name}' is the only live node that may lead: without it there would be no leader. Start "
                 "another node, or undrain one."

@@ -100,13 +100,18 @@ class StatusReader:
 
     async def most_applied(self, nodes: Sequence[str]) -> str:
         """Which of these nodes that may lead has applied most; empty if none of them answers."""
-        answers = await asyncio.gather(*(self._ask(each) for each in nodes))
-        found = [
-            (int(answer["seq"]), node)
-            for node, answer in zip(nodes, answers, strict=True)
-            if answer is not None and not answer["drained"]
-        ]
+        found = [(int(answer["seq"]), node) for node, answer in await self._answers(nodes) if not answer["drained"]]
         return max(found)[1] if found else ""
+
+    async def with_room(self, nodes: Sequence[str]) -> list[str]:
+        """Those of these nodes whose disks take writes."""
+        # A node of an earlier version does not say it.
+        return [node for node, answer in await self._answers(nodes) if answer.get("has_room", True)]
+
+    async def _answers(self, nodes: Sequence[str]) -> list[tuple[str, Mapping[str, Any]]]:
+        """What those of these nodes say that answer."""
+        answers = await asyncio.gather(*(self._ask(each) for each in nodes))
+        return [(node, answer) for node, answer in zip(nodes, answers, strict=True) if answer is not None]
 
     def _node_status(
         self, member: Member, silent_s: float, state: _LogState, answer: Mapping[str, Any] | None
@@ -156,6 +161,7 @@ class StatusReader:
             "time_us": position.time_us,
             "forwards": self._forwarder.count,
             "version": __version__,
+            "has_room": self._engine.replica.has_room,
         }
 
     async def _ask(self, node: str) -> Mapping[str, Any] | None:

@@ -99,7 +99,7 @@ class Node:
             replica = LocalReplica.open(
                 self.directory,
                 GENERATION,
-                reserve_bytes=1,
+                reserve_bytes=2,  # a full disk has nothing, followers may use one of them
                 open_database=lambda path: SimulatedDatabase(self.disk),
             )
         except Failure as failure:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from support.limits import WithLimits
 from support.replicas import leading_engine, local_replica, stepping_follower
 
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
+from armillary.storage.directory import DataDirectory
 from armillary.storage.engine import Txn
 from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
 from armillary.storage.log.rows import START, Place, Row, RowKind, group_rows, new_row, read_group
@@ -205,3 +208,28 @@ async def test_a_fence_that_was_followed_already_is_no_log_that_was_set_back(tmp
     assert not await follower.catch_up(fence), "another node leads"
     follower._replica.close()
     follower._replica.directory.release()
+
+
+async def test_a_follower_uses_room_that_a_leader_keeps_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits
+) -> None:
+    """With equal disks all nodes are full at the same time: what frees room at the leader must reach the others."""
+    with_limits(FREE_DISK_CHECK_SECONDS=0.0)
+    server = MemoryLogServer(GENERATION)
+    leader = await leading_engine(tmp_path / "a", server)
+    follower, engine = stepping_follower(tmp_path / "b", server)
+    for each in (leader, engine):
+        each.keep_free(1_000)
+    await leader.store(1).write(lambda txn: txn.put(b"x", b"1"))
+    await follower.step()
+    monkeypatch.setattr(DataDirectory, "free_bytes", lambda self: 600)
+    with pytest.raises(Failure) as full:
+        await leader.store(1).write(lambda txn: txn.put(b"y", b"1"))
+    assert full.value.kind is Kind.STORAGE_FULL
+    await leader.drop(1)
+    await follower.step()
+    async with asyncio.timeout(5):
+        await follower.confirm(leader.replica.position.place)
+    assert await engine.store(1).read(lambda view: view.get(b"x")) is None
+    await leader.close()
+    await engine.close()

@@ -230,6 +230,35 @@ async def test_no_write_is_refused_while_clients_still_find_the_node_as_leader(
     await a.stop()
 
 
+async def test_a_leader_that_cannot_store_a_confirmed_group_hands_over(
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = MemoryLogServer(GENERATION)
+    a = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock)
+    b = ClusterNode(tmp_path / "b", server, clock, "b")
+    await settled(clock, 0.2)
+    database = a.engine.replica.database
+    assert database is not None
+
+    def stall(batch: object) -> None:
+        raise Exception("Result incomplete: Write stall")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "write", stall)
+        write = asyncio.ensure_future(a.engine.store(1).write(lambda txn: txn.put(b"x", b"1")))
+        await settled(clock, limits.LEASE_SECONDS + 4 * limits.LEASE_RENEW_SECONDS)
+        with pytest.raises(Failure, match="not known"):
+            await write
+        assert b.engine.is_leading, "sooner than the lease ends: it was renewed while RocksDB was waited for"
+        assert await b.engine.store(1).read(lambda view: view.get(b"x")) == b"1"
+        assert await a.engine.store(1).read(lambda view: view.get(b"x")) is None, "nothing of it is shown"
+    await settled(clock, 1.0)
+    assert await a.engine.store(1).read(lambda view: view.get(b"x")) == b"1"
+    await a.stop()
+    await b.stop()
+
+
 async def test_only_a_leader_hands_over(tmp_path: Path, clock: VirtualClock) -> None:
     server = MemoryLogServer(GENERATION)
     a = ClusterNode(tmp_path / "a", server, clock, "a")

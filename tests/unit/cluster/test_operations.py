@@ -190,6 +190,23 @@ async def test_a_node_that_stops_hands_over_and_is_not_chosen(nodes: Nodes) -> N
     assert nodes["c"].leads
 
 
+async def test_a_leader_with_a_full_disk_gives_way_to_a_node_with_room(nodes: Nodes, with_limits: WithLimits) -> None:
+    with_limits(FULL_DISK_SECONDS=0.02)
+    nodes["b"].engine.keep_free(1 << 60)
+    nodes["a"].engine.keep_free(1 << 60)
+    await until(lambda: nodes["c"].leads, "c leads: b is of the region, and has no room either")
+    nodes["c"].engine.keep_free(1 << 60)
+    await until(lambda: nodes["c"].node._disk_watch.is_alone, "c has found no other node")
+    assert await leader_of(nodes) == "c"
+    nodes["b"].engine.keep_free(0)
+    await until(lambda: nodes["b"].leads, "the node that has room again leads")
+
+
+async def test_a_node_with_a_full_disk_takes_over_last(nodes: Nodes) -> None:
+    nodes["b"].engine.keep_free(1 << 60)
+    assert await nodes["a"].operations.fail_over("") == "c", "b is of the region, and has no room"
+
+
 async def compared(node: OperatedNode) -> list[NodeDigest]:
     """The digests of all nodes at a new mark, when they are known."""
     mark = await node.operations.begin_verification()

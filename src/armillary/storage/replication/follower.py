@@ -219,7 +219,7 @@ class Follower:
         is_told = False
         while True:
             try:
-                if self._replica.has_room:
+                if self._replica.has_room_to_follow:
                     await work.run(partial(self._replica.apply, layer, position))
                     return
                 failure: BaseException | None = None

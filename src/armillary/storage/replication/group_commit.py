@@ -79,6 +79,7 @@ class GroupCommit:
         self._row_us: int | None = None  # of the rows in flight
         self._room_checked_s = float("-inf")
         self._has_room = True
+        self.has_failed = False  # a confirmed group could not be stored here
         self._watch = self._loop.create_task(self._watch_flights())
 
     @property
@@ -282,6 +283,7 @@ class GroupCommit:
             # The log has the group and RocksDB refused it: every other node will have it, so nothing may be published
             # or answered here that does not.
             _log.error("a confirmed group cannot be stored here, handing over: %s", error)
+            self.has_failed = True
             refuse(flight.answers, unknown_outcome(storage_failed()))
             self._stop(storage_failed())
             return

@@ -271,6 +271,8 @@ class Leadership:
                 await commit.end(_handing_over())
                 lease.end()
                 await self._resign(state, self._successor)
+            elif commit.has_failed:  # the others need not wait for the end of the lease
+                await self._resign(state, "")
         finally:
             if not opening.done():
                 opening.cancel()

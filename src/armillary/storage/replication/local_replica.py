@@ -107,6 +107,12 @@ class LocalReplica:
     def has_room(self) -> bool:
         return self.directory.free_bytes() >= self._reserve_bytes
 
+    @property
+    def has_room_to_follow(self) -> bool:
+        """Whether rows of the log are applied. A leader accepts nothing more before this: nodes with equal disks can
+        still apply what it has accepted, and the transactions that free room again."""
+        return self.directory.free_bytes() >= self._reserve_bytes // 2
+
     def keep_free(self, reserve_bytes: int | None) -> None:
         self._reserve_bytes = self.directory.default_reserve_bytes() if reserve_bytes is None else reserve_bytes
 
