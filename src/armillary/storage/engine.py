@@ -72,6 +72,10 @@ class Loader(Protocol):
     def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         """Pairs in ascending key order, no key twice. May take some ten milliseconds."""
 
+    async def ready(self) -> None:
+        """Wait until more may be put: to be awaited between two portions, so that a copy does not run ahead of what can
+        be stored, and other writes have their share. Raises if what was put cannot be stored."""
+
     async def finish(self) -> None:
         """What was put is durable now, and visible to readers after the next transaction on the store."""
 

@@ -139,6 +139,9 @@ class MemoryLoader:
     def put(self, pairs: Sequence[Pair]) -> None:
         self._map.extend(pairs)
 
+    async def ready(self) -> None:
+        pass  # it is stored
+
     async def finish(self) -> None:
         pass  # nothing to flush
 

@@ -50,6 +50,9 @@ class RocksLoader:
             writer[prefix + key] = value
         self._last_key = pairs[-1][0]
 
+    async def ready(self) -> None:
+        pass  # it is in a file already
+
     async def finish(self) -> None:
         try:
             if self._writer is not None:

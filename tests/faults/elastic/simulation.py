@@ -280,6 +280,9 @@ class SimulatedLoader:
             self._engine.load(self._number, self._pairs)
             self._pairs = []
 
+    async def ready(self) -> None:
+        pass
+
     async def finish(self) -> None:
         self._engine.load(self._number, self._pairs)
 

@@ -179,6 +179,7 @@ async def copy_store(view: View, store: Store) -> None:
         for portion in portions(view.scan(b"", b"\xff" * 8), limits.COPY_PORTION_ENTRIES):
             loader.put([pair for pair in portion if pair[0] != layout.HEAD_KEY])
             await asyncio.sleep(0)
+            await loader.ready()
         await loader.finish()
     except BaseException:
         loader.abandon()

@@ -127,6 +127,7 @@ class SnapshotImport:
             if self._moving is None:
                 raise damaged("pairs belong to no partition")
             self._moving.put(unpack_pairs(frame.payload))
+            await self._moving.loader.ready()
 
     def _take_header(self, header: Body) -> None:
         if header["stores"] not in FORMATS_READ:

@@ -97,6 +97,8 @@ class Transfer:
             loaders += [target.store.loader() for target in self.targets]
             for _ in self._copy_all(kept, loaders):
                 await rest()
+                for loader in loaders:
+                    await loader.ready()
                 self.check_rules()
             for loader in loaders:
                 await loader.finish()

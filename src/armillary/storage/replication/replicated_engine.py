@@ -5,11 +5,10 @@ the log while this node leads, and refused while it follows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure
 from armillary.storage.disk_errors import again, closed, translated
@@ -17,10 +16,10 @@ from armillary.storage.engine import Loader, Receiver, T, Txn
 from armillary.storage.log.replicated_log import ReplicatedLog
 from armillary.storage.log.rows import Place
 from armillary.storage.operating.storage_figures import StorageFigures
-from armillary.storage.overlay import Pair
 from armillary.storage.replication.group_commit import GroupCommit, not_leader
 from armillary.storage.replication.lease import Lease
 from armillary.storage.replication.local_replica import LocalReplica
+from armillary.storage.replication.replicated_loader import LoadTurns, ReplicatedLoader
 from armillary.storage.rocks_database import Database, KeptState, Version
 from armillary.storage.rocks_store import ReadCache, RocksStore, prefix_of
 
@@ -33,6 +32,7 @@ class ReplicatedEngine:
         self._lease: Lease | None = None
         self._failure: Failure | None = None  # why this node serves nothing
         self._files = ThreadPoolExecutor(1, "armillary-checkpoint")
+        self.load_turns = LoadTurns(clock, lambda: replica.position.transactions)
 
     # Roles.
 
@@ -167,44 +167,5 @@ class ReplicatedStore(RocksStore):
         self._log_writer = engine
 
     def loader(self) -> Loader:
-        return ReplicatedLoader(self._log_writer, self._prefix)
-
-
-class ReplicatedLoader:
-    """Bulk loading of a store through the log, in transactions of limited size, so that every node has it. It costs the
-    log the bytes of the copy."""
-
-    def __init__(self, engine: ReplicatedEngine, prefix: bytes) -> None:
-        self._engine = engine
-        self._prefix = prefix
-        self._pairs: list[Pair] = []
-        self._size_bytes = 0
-        self._written: list[asyncio.Future[None]] = []
-
-    def put(self, pairs: Sequence[Pair]) -> None:
-        self._pairs.extend(pairs)
-        self._size_bytes += sum(len(key) + len(value) for key, value in pairs)
-        if self._size_bytes >= limits.LOG_ROW_BYTES_MAX // 2:
-            self._submit()
-
-    async def finish(self) -> None:
-        self._submit()
-        await asyncio.gather(*self._written)
-        self._written.clear()
-
-    def abandon(self) -> None:
-        self._pairs.clear()
-        for each in self._written:
-            each.cancel()
-
-    def _submit(self) -> None:
-        pairs, self._pairs, self._size_bytes = self._pairs, [], 0
-        if not pairs:
-            return
-
-        def run(txn: Txn) -> None:
-            for key, value in pairs:
-                txn.put(key, value)
-
-        self._written = [each for each in self._written if not each.done() or each.exception() is not None]
-        self._written.append(self._engine.submit(self._prefix, run))
+        engine = self._log_writer
+        return ReplicatedLoader(engine.submit, self._prefix, engine.load_turns)
