@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 from faults.cluster.cluster_defects import DEFECTS
-from faults.cluster.cluster_simulation import World, simulate
+from faults.cluster.cluster_simulation import NODES, World, simulate
 
-RUNS, RUNS_OF_A_DEFECT = 200, 30
+RUNS, RUNS_OF_A_DEFECT, RUNS_SET_BACK = 200, 40, 10
 # What the runs must have met, so that they say something: the rules of the log, each by what happens when it is needed.
 REACHED = (
     *("append not sent", "append not answered", "standby not sent"),  # unknown outcomes of appends
@@ -19,6 +19,8 @@ REACHED = (
     *("follower reads", "strong reads", "groups followed", "create exists", "delete absent"),
     *("rows pushed", "nothing pushed", "calls lost between nodes", "words without a lease"),
     *("bounded reads", "refreshed reads", "rows held back"),
+    *("rows forgotten", "confirmations of another row", "fences overtaken", "rows trimmed", "confirmed and not stored"),
+    *("rows: EMPTY", "reads refused without the lease"),  # answers without the lease
     *("writes refused: NOT_LEADER", "writes unknown: UNAVAILABLE", "writes refused: STORAGE_FULL"),
 )
 
@@ -32,7 +34,7 @@ def judged(world: World) -> Counter[str]:
 def test_nothing_is_lost_and_nothing_is_stale(seed: int) -> None:
     reached: Counter[str] = Counter()
     for number in range(RUNS):
-        reached.update(judged(simulate(seed + number)))
+        reached.update(judged(simulate(seed + number, has_rare_orders=number % 2 == 1)))
     assert not [what for what in REACHED if not reached[what]], dict(reached)
 
 
@@ -45,7 +47,13 @@ def test_seeds_that_once_failed(found: int) -> None:
 @pytest.mark.soak
 def test_nothing_is_lost_and_nothing_is_stale_for_long(seed: int) -> None:
     for number in range(10_000):
-        judged(simulate(seed + number, troubles=12))
+        judged(simulate(seed + number, troubles=12, has_rare_orders=number % 2 == 1))
+
+
+def test_every_node_notices_a_log_that_was_set_back(seed: int) -> None:
+    for number in range(RUNS_SET_BACK):
+        reached = judged(simulate(seed + number, troubles=2, is_set_back=True))
+        assert reached["nodes that noticed a log that was set back"] == len(NODES)
 
 
 def test_the_same_seed_gives_the_same_run(seed: int) -> None:
@@ -59,6 +67,6 @@ def test_the_same_seed_gives_the_same_run(seed: int) -> None:
 def test_a_planted_defect_is_noticed(defect: str, seed: int) -> None:
     for number in range(RUNS_OF_A_DEFECT):
         with DEFECTS[defect]():
-            if simulate(seed + number).violations:
+            if simulate(seed + number, has_rare_orders=number % 2 == 1).violations:
                 return
     raise AssertionError(f"{defect} was not noticed in {RUNS_OF_A_DEFECT} runs")

@@ -1,5 +1,5 @@
-"""Defects that the simulation of a cluster must notice: each breaks one rule of the replicated log. Rules whose breach
-needs a rare order of events have tests of their own: tests/storage/replication, tests/storage/log."""
+"""Defects that the simulation of a cluster must notice: each breaks one rule of the replicated log. Rules of PostgreSQL
+and of doors have tests of their own: tests/storage/log, tests/unit/doors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from unittest.mock import patch
 
 from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
 from armillary.storage.log.replicated_log import LeaderState
-from armillary.storage.log.rows import Row
+from armillary.storage.log.rows import Place, Row
 from armillary.storage.replication import freshness, group_commit
 from armillary.storage.replication.follower import Follower
 from armillary.storage.replication.freshness import Freshness
 from armillary.storage.replication.group_commit import Flight, GroupCommit
-from armillary.storage.replication.lease import RivalLease
+from armillary.storage.replication.lease import Lease, RivalLease
 from armillary.storage.replication.local_replica import LocalReplica, Position
 from armillary.storage.replication.replicated_engine import ReplicatedEngine
 from armillary.storage.replication.rows_waiting import RowsWaiting
@@ -62,6 +62,40 @@ def no_fence() -> Planted:
     return both
 
 
+def a_fence_without_checking_the_epoch() -> Planted:
+    async def take(self: MemoryLog, seen: LeaderState, node: str, time_us: int) -> tuple[LeaderState, Row] | None:
+        await self._begin("take")
+        server = self._server
+        if server.state != seen:
+            return None
+        server.state = state = replace(seen, epoch=seen.epoch + 1, node=node, renewals=seen.renewals + 1)
+        await self._faults.after("take")
+        await self._begin("fence")
+        fence = server.add_fence(state.epoch, node, time_us)
+        await self._acknowledged("fence", fence.seq)
+        return state, fence
+
+    return patch.object(MemoryLog, "take", take)
+
+
+def a_confirmation_without_its_chain() -> Planted:
+    def confirm(self: RowsWaiting, place: Place) -> None:
+        if 0 <= place.seq - self._applied.seq - 1 < len(self._rows):
+            self._confirmed = max(self._confirmed, place.seq)
+
+    return patch.object(RowsWaiting, "confirm", confirm)
+
+
+def lost_rows_are_kept() -> Planted:
+    """Rows that wait are forgotten only if the log is shorter."""
+
+    async def check_newest(self: Follower) -> None:
+        if (await self._compare_newest()).seq < self._waiting.last_seq:
+            self._waiting.forget()
+
+    return patch.object(Follower, "_check_newest", check_newest)
+
+
 def apply_unconfirmed_rows() -> Planted:
     receive = RowsWaiting.receive
 
@@ -81,6 +115,16 @@ def trim_too_far() -> Planted:
     return patch.object(MemoryLog, "trim", trim)
 
 
+def trim_the_newest_row() -> Planted:
+    def trim(self: MemoryLogServer, seq: int) -> int:
+        seq = min(seq + 1, self.rows[-1].seq) if self.rows else 0
+        self.rows = [row for row in self.rows if row.seq > seq]
+        self.trimmed = max(self.trimmed, seq)
+        return self.trimmed + 1
+
+    return patch.object(MemoryLogServer, "trim", trim)
+
+
 def flushed_is_applied() -> Planted:
     async def sync(self: LocalReplica) -> Position:
         return self.position  # nothing was synced
@@ -90,6 +134,11 @@ def flushed_is_applied() -> Planted:
 
 def take_over_without_waiting() -> Planted:
     return patch.object(RivalLease, "is_over", lambda self, patience_s: True)
+
+
+def a_lease_from_after_sending() -> Planted:
+    renew = Lease.renew
+    return patch.object(Lease, "renew", lambda self, sent_s: renew(self, self.now_s()))
 
 
 def refusals_without_the_lease() -> Planted:
@@ -147,10 +196,15 @@ DEFECTS: dict[str, Callable[[], Planted]] = {
     for each in (
         acknowledge_before_the_append,
         no_fence,
+        a_fence_without_checking_the_epoch,
+        a_confirmation_without_its_chain,
+        lost_rows_are_kept,
         apply_unconfirmed_rows,
         trim_too_far,
+        trim_the_newest_row,
         flushed_is_applied,
         take_over_without_waiting,
+        a_lease_from_after_sending,
         refusals_without_the_lease,
         strong_reads_without_the_lease,
         memory_adopted_later,

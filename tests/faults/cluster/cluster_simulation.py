@@ -11,9 +11,11 @@ import asyncio
 import random
 from bisect import bisect
 from collections import Counter
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from faults.checkers.items import NEVER, Call, Said, Verb, check_items
+from faults.cluster.rare_orders import ORDERS, CountingLog, counted
 from faults.cluster.simulated_peers import Network, SimulatedSource
 from faults.cluster.simulated_replica import Disk, SimulatedDatabase, SimulatedDirectory
 from faults.elastic.simulation import SimulatedClock, SimulatedLoop
@@ -24,7 +26,7 @@ from armillary.errors import Failure, Kind
 from armillary.storage.engine import Txn, View
 from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
 from armillary.storage.log.replicated_log import LogUnavailable
-from armillary.storage.log.rows import Row, RowKind, read_group
+from armillary.storage.log.rows import Place, Row, RowKind, read_group
 from armillary.storage.memory import SortedMap
 from armillary.storage.overlay import Layer
 from armillary.storage.replication.leadership import Leadership
@@ -35,6 +37,7 @@ STORE = 1
 ITEMS = ("a", "b", "c")
 NODES = ("n1", "n2", "n3")
 GENERATION = b"simulated log 01"
+RARE_SHARE = 0.6  # of the faults, in a run that has rare orders of events
 
 
 @dataclass
@@ -93,7 +96,8 @@ class Node:
 
     async def start(self) -> None:
         world = self.world
-        log = MemoryLog(world.server, world.clock, self.trouble)
+        log = CountingLog(world.server, world.clock, self.trouble)
+        log.counters = world.counters
         try:
             await MemoryLog(world.server, world.clock).register(self.name)
             replica = LocalReplica.open(
@@ -138,8 +142,9 @@ class Node:
         self.world.counters["take-overs"] += 1
         self._check_adopted()
 
-    def cease(self) -> None:
-        pass  # clients here ask every node
+    def cease(self) -> None:  # clients here ask every node
+        commit = self.leadership.commit if self.leadership is not None else None
+        self.world.counters["confirmed and not stored"] += commit is not None and commit.has_failed
 
     async def follow(self) -> None:
         assert self.engine is not None
@@ -178,6 +183,9 @@ class World:
     seen_states: list[tuple[int, bytes, dict[bytes, bytes]]] = field(default_factory=list)
     acknowledged: list[tuple[float, int]] = field(default_factory=list)  # when, and a seq at or behind the write's
     reached: list[tuple[str, int, int]] = field(default_factory=list)  # node, its seq, and the time that it has reached
+    acknowledged_places: list[Place] = field(default_factory=list)  # of writes, or behind them
+    has_rare_orders: bool = False
+    is_set_back: bool = False  # in the end
 
     def __post_init__(self) -> None:
         self.server = ArchivingServer(self)
@@ -186,6 +194,7 @@ class World:
         self.nodes = [Node(name, self) for name in NODES]
         self._values = 0
         self.is_quiet = False  # few requests
+        self.is_silent = False  # none but reads, and what an order of events asks for
 
     def _find(self, name: str) -> Leadership | None:
         return next((node.leadership for node in self.nodes if node.name == name), None)
@@ -197,6 +206,8 @@ class World:
         node = dice.choice(self.nodes)
         while True:
             await self.clock.sleep(dice.uniform(0.0, 3.0 if self.is_quiet else 0.3))
+            if self.is_silent:
+                continue
             if not await self._ask(name, node, dice):
                 leaders = [each for each in self.nodes if each.leadership is not None and each.leadership.leads]
                 node = dice.choice(leaders if leaders and dice.random() < 0.8 else self.nodes)
@@ -245,8 +256,18 @@ class World:
         self.calls.append(Call(client, item, verb, begun, ended, said, written, was_there=found))
         self.counters[f"{verb.value} {said.value}"] += 1
         if said is Said.OK:
-            self.acknowledged.append((self.loop.now_s, engine.replica.position.place.seq))
+            place = engine.replica.position.place
+            self.acknowledged.append((self.loop.now_s, place.seq))
+            self.acknowledged_places.append(place)
         return said not in (Said.REFUSED, Said.UNKNOWN)
+
+    async def write_at_new_leader(self, former: Node | None) -> None:
+        """A few writes at nodes that lead, but at the former leader."""
+        dice = random.Random(self.dice.random())
+        for _ in range(4):
+            for node in self.nodes:
+                if node is not former and node.leadership is not None and node.leadership.leads:
+                    await self._ask("order", node, dice)
 
     def _read(self, client: str, node: Node, item: str, begun: float) -> bool:
         engine = node.engine
@@ -257,6 +278,7 @@ class World:
         if not engine.may_answer_strongly:
             self._check_prefix(node, view)
             self._check_staleness(node)
+            self.counters["reads refused without the lease"] += engine.is_leading
             return engine.is_leading
         self._note_read(client, view, item, begun)
         self.counters["strong reads"] += 1
@@ -329,7 +351,10 @@ class World:
                 self._cut_peers,
                 self._hold_back,
             ]
-            await self.dice.choice(actions)(node)
+            if self.has_rare_orders and self.dice.random() < RARE_SHARE:
+                await self.dice.choice(ORDERS)(self)
+            else:
+                await self.dice.choice(actions)(node)
 
     async def _kill(self, node: Node) -> None:
         await node.kill()
@@ -343,7 +368,7 @@ class World:
 
     async def _cut_two(self, node: Node) -> None:
         """The leader and a follower do not reach the log, but each other."""
-        leader = self._leader()
+        leader = self.leader()
         follower = self.dice.choice([each for each in self.nodes if each is not leader])
         for each in (leader or node, follower):
             each.trouble.is_cut = True
@@ -385,7 +410,7 @@ class World:
     async def _lose_row(self, node: Node) -> None:
         """Followers have read a row that only the primary has; then primary and leader are lost, and another row gets
         its seq."""
-        leader = self._leader()
+        leader = self.leader()
         if leader is None:
             return
         leader.trouble.slow["before standby"] = 0.3
@@ -408,7 +433,7 @@ class World:
     async def _slow_call(self, node: Node) -> None:
         """One kind of call takes longer than the lease; the rest goes on."""
         place = self.dice.choice(["before fence", "after renew", "before renew", "after append", "before append"])
-        leader = self._leader()
+        leader = self.leader()
         if place == "before fence":
             for each in self.nodes:
                 if each is not leader and self.dice.random() < 0.7:
@@ -457,6 +482,10 @@ class World:
         await asyncio.gather(*work, return_exceptions=True)
         await self._heal()
         await self._last_reads()
+        await self._check_reports()
+        self.server.keep()
+        if self.is_set_back:
+            await self._set_back()
         for node in self.nodes:
             if node.failure is not None:
                 self.violations.append(Violation("stopped", f"{node.name}: {node.failure!r}"))
@@ -467,33 +496,72 @@ class World:
         for node in self.nodes:
             node.trouble.is_cut, node.trouble.break_chance, node.trouble.delay_s_max = False, 0.0, 0.003
             node.trouble.slow.clear()
-            node.source.is_cut = node.directory.is_full = False
+            node.source.is_cut = node.directory.is_full = node.disk.is_stalled = False
             node.holds_back_s = 0.0
             if node.engine is None and node.failure is None:
                 await node.start()
+        await self._come_together()
+
+    async def _come_together(self) -> None:
         for _ in range(400):
             await self.clock.sleep(limits.LEASE_RENEW_SECONDS)
             newest = self.server.newest
             reached = [each.engine.replica.position.place for each in self.nodes if each.engine is not None]
-            if newest is not None and all(place == newest.place for place in reached) and self._leader() is not None:
+            if newest is not None and all(place == newest.place for place in reached) and self.leader() is not None:
                 return
         self.violations.append(Violation("progress", "the nodes do not come together after the last fault"))
 
-    def _leader(self) -> Node | None:
+    async def _check_reports(self) -> None:
+        """Every node goes on to tell how far it has come: else the log would be kept for it for ever."""
+        assert self.server.newest is not None
+        newest = self.server.newest.seq
+        for _ in range(10):
+            await self.clock.sleep(limits.LOG_REPORT_SECONDS)
+            behind = [name for name, each in self.server.replicas.items() if each.flushed < newest]
+            if not behind:
+                return
+        self.violations.append(Violation("reports", f"{behind} have not told that row {newest} is on their disks"))
+
+    async def _set_back(self) -> None:
+        """An operator restores an earlier state of the log: every node has applied more, and must stop and say so."""
+        assert self.server.newest is not None
+        kept = self.server.newest.seq
+        while not (self.archive.keys() - range(kept + 1)):
+            leader = self.leader()
+            if leader is not None and leader.engine is not None:
+                with suppress(Failure):
+                    await _write(leader.engine, ITEMS[0], Verb.UPSERT, "lost")
+            await self.clock.sleep(limits.LEASE_RENEW_SECONDS)
+            self.server.keep()
+        await self._come_together()
+        self.server.set_back(max(kept, self.server.trimmed))
+        self.server.state = replace(self.server.state, renewals=self.server.state.renewals - 1)
+        for _ in range(200):
+            await self.clock.sleep(limits.LEASE_RENEW_SECONDS)
+            if all(node.failure is not None for node in self.nodes):
+                break
+        for node in self.nodes:
+            if isinstance(node.failure, Failure) and "was set back" in node.failure.message:
+                node.failure = None
+                self.counters["nodes that noticed a log that was set back"] += 1
+            else:
+                self.violations.append(Violation("set back", f"{node.name} goes on, or stopped otherwise"))
+
+    def leader(self) -> Node | None:
         for node in self.nodes:
             if node.engine is not None and node.engine.may_answer_strongly:
                 return node
         return None
 
     async def _last_reads(self) -> None:
-        leader = self._leader()
+        leader = self.leader()
         if leader is not None:
             for item in ITEMS:
                 self._read("last", leader, item, self.loop.now_s)
 
     def _judge(self) -> None:
         self.violations += check_items(self.calls)
-        self.server.keep()
+        self._judge_acknowledged()
         states, state = {}, SortedMap()
         group: list[Row] = []
         prefix = STORE.to_bytes(4, "big")
@@ -510,6 +578,17 @@ class World:
                 self.violations.append(Violation("prefix", f"row {seq} was shown and is not in the log"))
             elif seq and states[seq][1] != seen:
                 self.violations.append(Violation("prefix", f"the state shown at row {seq} is not that of the log"))
+
+    def _judge_acknowledged(self) -> None:
+        """No two leaders have acknowledged the same row: each write is at or before a row of the log."""
+        for place in self.acknowledged_places:
+            row = self.archive.get(place.seq)
+            if row is None or row.place != place:
+                self.violations.append(
+                    Violation("two leaders", f"a write was acknowledged at {place}, the log has {row}")
+                )
+        for row in self.archive.values():
+            self.counters[f"rows: {row.kind.name}"] += 1
 
     def _judge_times(self) -> None:
         """A follower has all rows up to the time that it says it has reached."""
@@ -551,7 +630,10 @@ class ArchivingServer(MemoryLogServer):
 
     def trim(self, seq: int) -> int:
         self.keep()
-        return super().trim(seq)
+        before = len(self.rows)
+        first = super().trim(seq)
+        self._world.counters["rows trimmed"] += before - len(self.rows)
+        return first
 
     def keep(self) -> None:
         for row in self.rows:
@@ -559,12 +641,17 @@ class ArchivingServer(MemoryLogServer):
                 self._world.archive.setdefault(row.seq, row)
 
 
-def simulate(seed: int, *, clients: int = 4, troubles: int = 8) -> World:
+def simulate(
+    seed: int, *, clients: int = 4, troubles: int = 8, has_rare_orders: bool = False, is_set_back: bool = False
+) -> World:
+    """`has_rare_orders`: also draws orders of events that chance does not bring together. `is_set_back`: the log is set
+    back in the end."""
     loop = SimulatedLoop()
     try:
         asyncio.set_event_loop(loop)
-        world = World(seed, loop, SimulatedClock(loop, seed))
-        loop.run_until_complete(world.run(clients, troubles))
+        world = World(seed, loop, SimulatedClock(loop, seed), has_rare_orders=has_rare_orders, is_set_back=is_set_back)
+        with counted(world.counters):
+            loop.run_until_complete(world.run(clients, troubles))
         return world
     finally:
         asyncio.set_event_loop(None)

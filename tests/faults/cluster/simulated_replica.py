@@ -19,6 +19,7 @@ class Disk:
     def __init__(self) -> None:
         self.synced = SortedMap()
         self.unsynced: list[Layer] = []
+        self.is_stalled = False  # writes are refused, as by a compaction that is behind
 
     def crash(self, dice: random.Random) -> None:
         """Everything synced stays, and a beginning of the rest."""
@@ -59,6 +60,8 @@ class SimulatedDatabase(Database):
         return copy
 
     def write(self, batch: Any) -> None:
+        if self._disk.is_stalled:
+            raise Exception("Result incomplete: Write stall")  # in the form of the binding
         changed = SortedMap()
         changed.copy_from(self._map)
         changed.apply(batch)

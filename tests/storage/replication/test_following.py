@@ -210,6 +210,33 @@ async def test_a_fence_that_was_followed_already_is_no_log_that_was_set_back(tmp
     follower._replica.directory.release()
 
 
+async def test_a_row_that_was_lost_is_forgotten_when_another_has_its_seq(tmp_path: Path) -> None:
+    """Also if no further row comes."""
+    server = MemoryLogServer(GENERATION)
+    leader = await leading_engine(tmp_path / "a", server)
+    await leader.store(1).write(lambda txn: txn.put(b"x", b"1"))
+    follower, engine = stepping_follower(tmp_path / "b", server)
+    place = leader.replica.position.place
+    await follower.step()
+    await follower.confirm(place)
+    assert engine.replica.position.place == place
+    server.rows.append(row(place, b"", epoch=place.epoch))  # only the primary has it
+    await follower.step()
+    server.fail_over()
+    log = MemoryLog(server, SystemClock())
+    taken = await log.take(await log.leader(), "c", 2)
+    assert taken is not None
+    state, fence = taken
+    assert fence.seq == place.seq + 1
+    assert await log.renew(state, fence.place) is not None
+    await follower.step()  # finds nothing above its last row, and a confirmation of another one
+    await follower.step()
+    await follower.step()
+    assert engine.replica.position.place == fence.place
+    await leader.close()
+    await engine.close()
+
+
 async def test_a_follower_uses_room_that_a_leader_keeps_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits
 ) -> None:

@@ -336,3 +336,25 @@ async def test_a_drained_leader_hands_over_and_does_not_take_over_again(tmp_path
     await settled(clock, limits.LEASE_RENEW_SECONDS * 2)
     assert first.engine.is_leading
     await first.stop()
+
+
+async def test_a_node_goes_on_to_report_after_its_storage_has_refused(
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = MemoryLogServer(GENERATION)
+    node = ClusterNode(tmp_path / "a", server, clock, "a")
+    await settled(clock)
+    await node.engine.store(1).write(lambda txn: txn.put(b"x", b"1"))
+    database = node.engine.replica.database
+    assert database is not None
+
+    def refuse() -> None:
+        raise Exception("IO error: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "sync", refuse)
+        await settled(clock, limits.LOG_REPORT_SECONDS + 0.5)
+    assert server.replicas["a"].flushed == 0
+    await settled(clock, limits.LOG_REPORT_SECONDS + 0.5)
+    assert server.replicas["a"].flushed == node.engine.replica.position.place.seq
+    await node.stop()

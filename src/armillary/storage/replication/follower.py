@@ -133,8 +133,9 @@ class Follower:
             return await self._apply() or bool(rows)
 
     async def _check_newest(self) -> None:
-        newest = await self._compare_newest()
-        if newest.seq < self._waiting.last_seq:
+        newest, last = await self._compare_newest(), self._waiting.last
+        if newest.seq < last.seq or (newest.seq == last.seq and newest != last):
+            # Rows that wait were lost. The next ones of the log may not come for long, so they would not tell.
             self._waiting.forget()
 
     async def _compare_newest(self) -> Place:

@@ -67,6 +67,10 @@ class LogUpkeep:
                 await self._log.trim()
             except (LogUnavailable, Failure) as error:
                 _log.info("the position of this replica cannot be told: %s", error)
+            except Exception as error:
+                # RocksDB refused: a stall, or a full disk. Without reports the log would be kept for this replica for
+                # ever, so they go on when it takes writes again.
+                _log.warning("the state of this replica cannot be made durable: %s", error)
 
     async def report(self) -> None:
         """Tell how far this replica has come."""

@@ -27,7 +27,11 @@ class RowsWaiting:
 
     @property
     def last_seq(self) -> int:
-        return self._rows[-1].seq if self._rows else self._applied.seq
+        return self.last.seq
+
+    @property
+    def last(self) -> Place:
+        return self._rows[-1].place if self._rows else self._applied
 
     @property
     def confirmed_seq(self) -> int:
