@@ -77,7 +77,7 @@ class Call(ChargedCall):
         """The factor of a read's charge at the request's consistency level. A stronger level than the account's is
         refused."""
         settings = self.account.settings
-        if h.CONSISTENCY not in self.headers:
+        if h.LEVELS.isdisjoint(self.headers):
             return settings.read_factor
         return consistency_factor(h.consistency(self.headers, settings.consistency))
 

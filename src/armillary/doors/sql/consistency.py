@@ -13,7 +13,7 @@ from armillary.account.visits import consistency
 from armillary.account.visits.visits import check_known_ranges
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
-from armillary.doors.sql.headers import PostMeaning
+from armillary.doors.sql.headers import Headers, PostMeaning
 from armillary.doors.sql.routes import RouteKind, parse_route
 from armillary.doors.sql.session_tokens import SESSION_TOKEN, session_token
 from armillary.errors import Failure, Kind
@@ -21,6 +21,7 @@ from armillary.net.charged_requests import HeaderList
 from armillary.net.http import Request, Response
 
 _READING: Final = ("GET", "HEAD")
+_STRONGER: Final = frozenset((h.READ_STRATEGY, h.HUB_REGION))  # may ask for more than the account's level
 _ANYWHERE: Final = (RouteKind.ACCOUNT, RouteKind.ADDRESSES)
 
 
@@ -28,17 +29,19 @@ def needs_leader(request: Request, account_level: str) -> bool:
     """Whether the node that leads must answer a request: those that may write, and strong reads. A request that is
     malformed can be refused by any node."""
     method, headers = request.method, request.headers
-    if method == "OPTIONS" or (method in _READING and account_level != consistency.STRONG):
-        return False  # a request may ask for a weaker level than the account's, not for a stronger one
+    if method == "OPTIONS":
+        return False
+    if method in _READING and account_level != consistency.STRONG and _STRONGER.isdisjoint(headers):
+        return False
     try:
         route = parse_route(request.target)
         if method in _READING:
-            return route.kind not in _ANYWHERE and h.consistency(headers, account_level) == consistency.STRONG
+            return route.kind not in _ANYWHERE and _read_level(headers, account_level) == consistency.STRONG
         if method == "POST" and route.kind is RouteKind.FEED:
             meaning = h.post_meaning(headers)
             if meaning.is_read:
                 is_plan = meaning is PostMeaning.QUERY_PLAN
-                return not is_plan and h.consistency(headers, account_level) == consistency.STRONG
+                return not is_plan and _read_level(headers, account_level) == consistency.STRONG
     except Failure:
         return False
     return True
@@ -50,8 +53,8 @@ async def answer_read(
     """Answer a request that writes nothing, at the level that it asks for. `is_anywhere`: any node answers it, whatever
     the level."""
     headers, level = call.headers, call.account.settings.consistency
-    if h.CONSISTENCY in headers:
-        level = h.consistency(headers, level)
+    if h.CONSISTENCY in headers or not _STRONGER.isdisjoint(headers):
+        level = _read_level(headers, level)
     if is_anywhere:
         level = consistency.EVENTUAL
     names_ranges = SESSION_TOKEN in headers or h.CHANGE_FEED in headers
@@ -62,6 +65,13 @@ async def answer_read(
         return await action(call)
 
     return await consistency.read(call.account, topology, level, attempt)
+
+
+def _read_level(headers: Headers, account_level: str) -> str:
+    """The level at which a node must answer a read. Clients that met regions which are behind ask for the write region:
+    here the node that leads."""
+    level = h.consistency(headers, account_level)
+    return consistency.STRONG if h.flag(headers, h.HUB_REGION) else level
 
 
 def _check_known(call: Call, level: str) -> None:

@@ -57,10 +57,13 @@ PARTITION_KEY = b"x-ms-documentdb-partitionkey"
 CONTINUATION = b"x-ms-continuation"
 CONTINUATION_LIMIT = b"x-ms-documentdb-responsecontinuationtokenlimitinkb"
 CORRELATED_ACTIVITY = b"x-ms-cosmos-correlated-activityid"  # of all requests that a client makes for one query
+HUB_REGION = b"x-ms-cosmos-hub-region-processing-only"  # the write region is to answer, with `flag`
 INTENDED_RID = b"x-ms-cosmos-intended-collection-rid"
 IF_MATCH = b"if-match"
 PREFER = b"prefer"
 CONSISTENCY = b"x-ms-consistency-level"
+READ_STRATEGY = b"x-ms-cosmos-read-consistency-strategy"  # what newer clients send with reads instead of a level
+LEVELS = frozenset((CONSISTENCY, READ_STRATEGY))
 INDEXING_DIRECTIVE = b"x-ms-indexing-directive"
 IF_NONE_MATCH = b"if-none-match"
 IF_MODIFIED_SINCE = b"if-modified-since"
@@ -83,6 +86,14 @@ STATIC_HEADERS: tuple[tuple[bytes, bytes], ...] = (
 )
 
 CONSISTENCY_LEVELS = ("Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual")  # strongest first
+# What a strategy of reading means here. Only the node that leads knows what was committed last.
+_LEVEL_BY_STRATEGY = {
+    b"Eventual": "Eventual",
+    b"Session": "Session",
+    b"LatestCommitted": "Strong",
+    b"LatestCommittedWriteRegion": "Strong",
+    b"GlobalStrong": "Strong",
+}
 _CONSISTENCY_BY_TEXT = {level.lower().encode(): level for level in CONSISTENCY_LEVELS}
 _INDEXING_DIRECTIVES = {
     b"default": "Default",
@@ -194,7 +205,10 @@ def check_continuation_limit(headers: Headers) -> None:
 
 
 def consistency(headers: Headers, account_level: str) -> str:
-    """The level that holds for this request: the account's, or a weaker one that the request asks for."""
+    """The level that holds for this request: the account's, a weaker one that the request asks for, or that of its
+    strategy of reading, which may be stronger."""
+    if READ_STRATEGY in headers:
+        return _strategy_level(headers, account_level)
     given = headers.get(CONSISTENCY)
     if not given:
         return account_level
@@ -206,6 +220,24 @@ def consistency(headers: Headers, account_level: str) -> str:
             f"ConsistencyLevel {level} specified in the request is invalid when service is configured with consistency "
             f"level {account_level}. Ensure the request consistency level is not stronger than the service "
             "consistency level."
+        )
+    return level
+
+
+def _strategy_level(headers: Headers, account_level: str) -> str:
+    given = headers[READ_STRATEGY]
+    level = _LEVEL_BY_STRATEGY.get(given)
+    if level is None:
+        strategies = ", ".join(each.decode() for each in _LEVEL_BY_STRATEGY)
+        raise refusal(READ_STRATEGY, given, f"one of {strategies}")
+    if headers.get(CONSISTENCY):
+        raise bad_request(
+            f"The headers {CONSISTENCY.decode()} and {READ_STRATEGY.decode()} exclude each other. Send one of them."
+        )
+    if given == b"GlobalStrong" and account_level != "Strong":
+        raise bad_request(
+            f"The read consistency strategy GlobalStrong needs an account of consistency level Strong; this one has "
+            f"{account_level}."
         )
     return level
 

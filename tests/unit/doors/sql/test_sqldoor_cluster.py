@@ -174,6 +174,15 @@ async def test_strong_reads_need_the_leader_unless_they_ask_for_less(nodes: Node
     assert set(_needs_leader(nodes, _ANYWHERE)) == {False}
 
 
+async def test_reads_need_the_leader_if_they_ask_for_it(nodes: Nodes) -> None:
+    strategy, region = "x-ms-cosmos-read-consistency-strategy", "x-ms-cosmos-hub-region-processing-only"
+    for headers in ({strategy: "LatestCommitted"}, {strategy: "LatestCommittedWriteRegion"}, {region: "True"}):
+        assert set(_needs_leader(nodes, _READS, **headers)) == {True}
+        assert set(_needs_leader(nodes, _ANYWHERE, **headers)) == {False}
+    for headers in ({strategy: "Eventual"}, {strategy: "Session"}, {region: "False"}):
+        assert set(_needs_leader(nodes, _READS, **headers)) == {False}
+
+
 # A node that follows.
 
 
@@ -308,6 +317,45 @@ async def test_strong_reads_at_a_follower_are_refused(nodes: Nodes) -> None:
         assert kind_of(response) is Kind.STALE_HERE
         status, _, _ = await nodes.at_follower(method, path, body, **headers, x_ms_consistency_level="Session")
         assert status == 200
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"x_ms_cosmos_read_consistency_strategy": "LatestCommitted"},
+        {"x_ms_cosmos_hub_region_processing_only": "True"},
+    ],
+    ids=["strategy", "region"],
+)
+async def test_reads_that_ask_for_the_newest_state_are_not_a_followers(nodes: Nodes, asked: dict[str, str]) -> None:
+    for method, path, body, headers in _SESSION_READS:
+        _, _, response = await nodes.at_follower(method, path, body, **headers, **asked)
+        assert kind_of(response) is Kind.STALE_HERE
+        status, _, _ = await nodes.at_leader(method, path, body, **headers, **asked)
+        assert status == 200
+    nodes.leading.may_answer_strongly = False
+    _, _, response = await nodes.at_leader("GET", f"{DOCS}/i", **OF_ITEM, **asked)
+    assert kind_of(response) is Kind.UNAVAILABLE
+
+
+async def test_strategies_of_reading(nodes: Nodes) -> None:
+    async def charge(strategy: str, **more: str) -> tuple[int, str]:
+        given = {"x_ms_cosmos_read_consistency_strategy": strategy}
+        status, _, response = await nodes.at_leader("GET", f"{DOCS}/i", **OF_ITEM, **given, **more)
+        return status, headers_of(response)["x-ms-request-charge"]
+
+    assert await charge("Eventual") == await charge("Session") == (200, "1")
+    assert await charge("LatestCommitted") == (200, "2"), "two replicas are asked, as for the level Strong"
+    for strategy, more in (
+        ("GlobalStrong", {}),
+        ("latest", {}),
+        ("Session", {"x_ms_consistency_level": "Session"}),
+    ):
+        assert (await charge(strategy, **more))[0] == 400
+    token = await nodes.put(n=2)
+    given = {"x_ms_session_token": token, "x_ms_cosmos_read_consistency_strategy": "Eventual"}
+    status, found, _ = await nodes.at_follower("GET", f"{DOCS}/i", **OF_ITEM, **given)
+    assert (status, found["n"]) == (200, 1), "no token counts"
 
 
 @bounded

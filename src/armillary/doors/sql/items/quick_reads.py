@@ -22,7 +22,7 @@ from armillary.net.http import Request, Response
 _UNUSUAL: Final = frozenset(
     (
         *(b"x-forwarded-proto", h.IF_NONE_MATCH, h.PRIORITY, h.BUCKET, h.SPARE_MINUTE_POOL),
-        *(EXPLAIN, FORMATS),
+        *(EXPLAIN, FORMATS, h.READ_STRATEGY, h.HUB_REGION),
     )
 )
 
