@@ -85,7 +85,7 @@ class ClusterOperations(Protocol):
         """Put a region first in the order of failover and let one of its nodes lead. Returns the node that leads."""
 
     async def drain(self, node: str) -> None:
-        """A node gives up leading, and does not take over until `undrain` or its next start."""
+        """A node gives up leading, and does not take over until `undrain`, also when it is started again."""
 
     async def undrain(self, node: str) -> None: ...
 

@@ -18,6 +18,7 @@ from armillary.storage.replication.replicated_engine import ReplicatedEngine
 
 _log = logging.getLogger(__name__)
 _DRAINED: Final = "drained"  # among what a node announces: it does not take over
+_KEPT: Final = "kept"  # the value if an operator has drained it: it stays so when it is started again
 _STOPPED: Final = "stopped"  # likewise: it has ended in order
 
 
@@ -60,6 +61,7 @@ class Membership:
         does not answer this one."""
         self._is_gone = is_gone
         self.freshness: Freshness  # to be set before the node begins, and so is the next
+        self.on_known: Callable[[bool], None]  # told once what the log says of this node: whether it is drained
         self.on_keep_events: Callable[[bytes], Awaitable[None]]  # asks the leader
         self.name = name
         self.region = region
@@ -76,6 +78,7 @@ class Membership:
         self._clock = clock
         self._on_nodes = on_nodes
         self._change = asyncio.Event()
+        self._is_known = False  # what the log says of this node was read
 
     # Keeping up.
 
@@ -93,6 +96,8 @@ class Membership:
             await self._clock.sleep(limits.NODE_ANNOUNCE_SECONDS)
 
     async def exchange(self) -> None:
+        if not self._is_known:
+            await self._recall()
         await self._log.announce(self.name, self.region, self.addresses)
         self.nodes = nodes = await self._log.nodes()
         self._on_nodes(nodes)
@@ -108,6 +113,17 @@ class Membership:
         if members != self.members:
             self.members = members
             self._tell()
+
+    async def _recall(self) -> None:
+        """What was announced of this node before it was started: it stays drained."""
+        own = next((each for each in await self._log.nodes() if each.node == self.name), None)
+        is_drained = own is not None and own.addresses.get(_DRAINED) == _KEPT
+        if not self._is_known:  # another exchange may have been faster
+            self._is_known = True
+            if is_drained:
+                self.drain(True, is_kept=True)
+                _log.warning("this node is drained: it does not take over until `armillary cluster undrain`")
+            self.on_known(is_drained)
 
     async def depart(self) -> None:
         """Tell the others that this node stops: they need not wait until it has been silent for long."""
@@ -137,10 +153,11 @@ class Membership:
             self.leads = leads
             self._tell()
 
-    def drain(self, is_drained: bool) -> None:
-        """What this node announces from now on."""
-        kept = {name: value for name, value in self.addresses.items() if name != _DRAINED}
-        self.addresses = kept | ({_DRAINED: "true"} if is_drained else {})
+    def drain(self, is_drained: bool, *, is_kept: bool = False) -> None:
+        """What this node announces from now on. `is_kept`: it is so when the node is started again, too."""
+        value = _KEPT if is_kept or self.addresses.get(_DRAINED) == _KEPT else "true"
+        others = {name: value for name, value in self.addresses.items() if name != _DRAINED}
+        self.addresses = others | ({_DRAINED: value} if is_drained else {})
 
     @property
     def is_draining(self) -> bool:

@@ -120,6 +120,8 @@ class Node:
             kept=kept,
         )
         self.membership.freshness = self.leadership
+        self.leadership.is_drained = True  # until the log has said that it is not
+        self.membership.on_known = self.leadership.drain
         self.membership.on_keep_events = EventKeeping(peers, self.forwarder, self.roles).ask
         answer_followers(peers, lambda: self.leadership.commit)
         self._spending = RegionSpending(peers, self.membership, lambda: self.roles.account, machine)

@@ -240,7 +240,7 @@ class Operations:
                 f"'{membership.name}' is the only live node that may lead: without it there would be no leader. Start "
                 "another node, or undrain one."
             )
-        membership.drain(is_drained)
+        membership.drain(is_drained, is_kept=True)
         if is_drained and leadership.leads:
             try:
                 await self.hand_over()

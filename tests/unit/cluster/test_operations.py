@@ -157,6 +157,24 @@ async def test_a_drained_node_does_not_take_over_from_one_that_dies(nodes: Nodes
     assert await leader_of(nodes) == "b"
 
 
+async def test_a_drained_node_is_drained_when_it_is_started_again(
+    nodes: Nodes, tmp_path: Path, certificate: Certificate
+) -> None:
+    await nodes["c"].operations.drain("b")
+    for name in ("b", "c"):  # c stops as an operator stops it, which is not kept
+        await nodes[name].node.retire()
+        await nodes.pop(name).stop()
+        nodes[name] = OperatedNode(tmp_path, nodes["a"].log._server, name, "eu")
+        await nodes[name].start(certificate)
+    status = {each.name: each.is_drained for each in (await nodes["b"].operations.status()).nodes}
+    assert status == {"a": False, "b": True, "c": False}
+    assert await nodes["b"].operations.fail_over("") == "c"
+    with pytest.raises(Failure, match="no live node 'b'"):
+        await nodes["a"].operations.fail_over("b")
+    await nodes["a"].operations.undrain("b")
+    assert await nodes["a"].operations.fail_over("b") == "b"
+
+
 async def test_removing_a_node_that_has_stopped(nodes: Nodes) -> None:
     with pytest.raises(Failure, match="is alive") as refused:
         await nodes["a"].operations.remove("b")

@@ -114,7 +114,7 @@ class Leadership:
         self._wake.set()
 
     def drain(self, is_drained: bool) -> None:
-        """Give up leading, and do not take over until this is undone or the process starts again."""
+        """Give up leading, and do not take over until this is undone."""
         self.is_drained = is_drained
         self._wake.set()
 

@@ -25,9 +25,7 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
         add_command(verbs, "failover-region", "make a region the write region, now and in the order of failover")
     )
     region.add_argument("region", metavar="REGION")
-    drain = of_server(
-        add_command(verbs, "drain", "have a node give up leading, and not take over until `undrain` or its next start")
-    )
+    drain = of_server(add_command(verbs, "drain", "have a node give up leading, and not take over until `undrain`"))
     undrain = of_server(add_command(verbs, "undrain", "let a drained node take over again"))
     for parser in (drain, undrain):
         parser.add_argument("node", metavar="NODE", nargs="?", default="", help="default: the node that is asked")

@@ -115,7 +115,7 @@ def _leads(screen: Screen, content: dict[str, Any]) -> int:
 
 
 def drain(server: Server, screen: Screen, arguments: dict[str, Any]) -> int:
-    outcome = "does not lead until `armillary cluster undrain` or its next start"
+    outcome = "does not lead until `armillary cluster undrain`"
     return _drain(server, screen, arguments, "drain", outcome)
 
 
