@@ -180,6 +180,7 @@ class Nemesis:
         await self._clients[0].read_finally()
         await self.compare()
         await self._verify()
+        await self._check_follower()
         for driver in self.drivers:
             if lost := await asyncio.to_thread(driver.lost):
                 self.history.accuse("lost", f"{type(driver).__name__}: {lost[:20]} were acknowledged and are not there")
@@ -236,6 +237,15 @@ class Nemesis:
         if len(set(digests.values())) != 1 or None in digests.values() or digests.keys() != running:
             self.history.accuse("divergence", f"digests of the nodes' states differ: {digests}")
         self.tally["verifications"] += 1
+
+    async def _check_follower(self) -> None:
+        """Have `armillary check` look at the directory of one node, which is stopped for that."""
+        node = self.dice.choice(await self.cluster.followers())
+        await node.stop()
+        if problem := await _problem_in(node):
+            self.history.accuse("check", f"{node.name}: {problem}")
+        await node.start()
+        self.tally["directories checked"] += 1
 
     async def check_directories(self) -> None:
         """Stop the followers as an operator does, let the leader crash, and have `armillary check` look at all their
