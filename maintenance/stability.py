@@ -19,8 +19,9 @@ from types import ModuleType
 
 from armillary import changefeed, testing
 from armillary.account.snapshots.snapshot_files import MAGIC
-from armillary.doors.control.door import PREFIX, REQUESTS
+from armillary.doors.control.door import PREFIX
 from armillary.doors.control.metrics.metric_table import METRICS
+from armillary.doors.control.routes import REQUESTS
 from armillary.doors.gremlin.errors import ROWS as GREMLIN_ROWS
 from armillary.doors.mongo.errors import CODES as MONGO_CODES
 from armillary.doors.sql.errors import ROWS as SQL_ROWS

@@ -12,7 +12,7 @@ from browser.conftest import OpenPortal
 from browser.portal import BASE, Operator, Portal
 from playwright.async_api import Request, expect
 
-from armillary.doors.control.door import CHANGING
+from armillary.doors.control.routes import CHANGING
 
 READING_COMMANDS = {"find", "aggregate", "explain", "count", "distinct", "listIndexes", "ping", "hello"}
 COMPUTING = {"estimate", "simulations", "advice", "jobs", "uploads"}  # what these change is a computation of their own

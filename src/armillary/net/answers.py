@@ -9,6 +9,13 @@ from http import HTTPStatus
 
 from armillary.net.http import HANG_UP, Headers, Response
 
+# Of every answer of doors that have no constant headers of their own.
+SERVER_HEADERS: Headers = (
+    (b"server", b"Armillary"),
+    (b"cache-control", b"no-cache"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 # What the answer says about the connection: the lines that may stand at the end of its head.

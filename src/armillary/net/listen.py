@@ -11,9 +11,9 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from armillary import limits
 from armillary.clock import Clock
@@ -36,6 +36,8 @@ from armillary.net.http import (
 )
 from armillary.net.requests.request_watch import RequestWatch
 from armillary.net.service import Roster, Service, log
+
+Prepare = Callable[[], Coroutine[Any, Any, None]]
 
 _HANDSHAKE: Final = 0x16  # the record type that opens TLS
 _BACKLOG: Final = 1024
@@ -71,13 +73,16 @@ class Listener:
         connect: Callable[[Guest], asyncio.Protocol],
         is_handshake: Callable[[bytes], bool | None] = opens_tls,
         plain_refusal: bytes | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
-        """`plain_refusal`: what connections without TLS are told, and then closed; None: they are served."""
+        """`plain_refusal`: what connections without TLS are told, and then closed; None: they are served. `prepare`:
+        what connections wait for before they are served, until it was done once."""
         self.port: int = sockets[0].getsockname()[1]
         self.service = service
         self._connect = connect
         self._is_handshake = is_handshake
         self._plain_refusal = plain_refusal
+        self._prepare = prepare
         self._sockets = sockets
         self._loop = service.loop
         self._tls = tls
@@ -100,8 +105,8 @@ class Listener:
             self._drop(silent)
         self.service.is_closing = True
         if self._starting:
-            # Without a handshake it takes one turn of the loop. To cancel that would leave a connection in the roster
-            # which the loop tells of its beginning, and never of its end.
+            # Without a handshake it takes one turn of the loop, or until the port is prepared. To cancel that would
+            # leave a connection in the roster which the loop tells of its beginning, and never of its end.
             for task, may_wait in self._starting.items():
                 if may_wait:
                     task.cancel()
@@ -209,6 +214,9 @@ class Listener:
     async def _start(self, accepted: socket.socket, guest: Guest, *, is_tls: bool) -> None:
         """Hand a socket over to the loop."""
         try:
+            if self._prepare is not None:
+                await self._prepare()
+                self._prepare = None
             if is_tls:
                 await self._loop.connect_accepted_socket(
                     partial(self._connect, guest),
@@ -261,8 +269,9 @@ async def listen(
     clock: Clock | None = None,
     watch: RequestWatch | None = None,
     door: str = "http",
+    prepare: Prepare | None = None,
 ) -> Listener:
-    """Open `port` (0: a free one) on every address of `host` and answer with `handler`."""
+    """Open `port` (0: a free one) on every address of `host` and answer with `handler`. `prepare`: see `Listener`."""
     sockets = await bind(host, port)
     service = Service(
         handler,
@@ -281,7 +290,7 @@ async def listen(
         watch=watch,
         door=door,
     )
-    return Listener(sockets, service, tls, lambda guest: Connection(service, guest))
+    return Listener(sockets, service, tls, lambda guest: Connection(service, guest), prepare=prepare)
 
 
 async def listen_for_frames(
@@ -292,11 +301,12 @@ async def listen_for_frames(
     *,
     tls: Callable[[], ssl.SSLContext] | None = None,
     plain_refusal: bytes = b"",
+    prepare: Prepare | None = None,
 ) -> Listener:
     """The same for a protocol of its own, in frames that begin with their length. `plain_refusal`: what connections
     without TLS are told where the roster requires it."""
     refusal = plain_refusal if roster.requires_tls else None
-    return Listener(await bind(host, port), roster, tls, connect, opens_tls_or_frame, refusal)
+    return Listener(await bind(host, port), roster, tls, connect, opens_tls_or_frame, refusal, prepare)
 
 
 def _turn_away(accepted: socket.socket, refusal: bytes) -> None:

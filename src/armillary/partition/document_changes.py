@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from bson.timestamp import Timestamp
 
 from armillary.errors import Failure
 from armillary.model.bson.bson_values import Document
+
+CHANGE_SHARES: Final = 200  # of a transaction's time, which many changes share
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from armillary import __version__
 from armillary.errors import Failure, bad_request
@@ -37,6 +39,8 @@ from armillary.tools.screen import printable
 from armillary.tools.settings import ACCEPTED, OPTIONS, Settings
 from armillary.tools.transfer import arguments as transfers
 
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
 _PIPE_CODE: Final = 128 + 13  # as of a program that SIGPIPE has ended
 _NOT_WRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -48,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    parser = _parser()
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = _server_parser() if given[:1] == ["serve"] else _parser()
     parsed = vars(parser.parse_args(arguments))
     command = parsed.pop("command")
     try:
@@ -66,7 +71,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         if command == "serve":
             settings = _settings(parsed)
             check_exposure(settings)
-            from armillary.tools.serving.serve import run
+            with _imports_uncollected():
+                from armillary.tools.serving.serve import run
 
             return run(settings, lambda: _settings(parsed))
         if command == "upgrade":
@@ -205,7 +211,18 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != transfers.KEY_VARIABLE}
 
 
-def _parser() -> argparse.ArgumentParser:
+@contextmanager
+def _imports_uncollected() -> Iterator[None]:
+    """Modules stay: the garbage collector need not look at them again and again while hundreds of them are imported."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _program() -> tuple[CommandParser, _Commands]:
+    """The parser, with `serve` as its only command."""
     program = CommandParser(
         prog="armillary",
         description="An open, partitioned multi-model database that speaks the protocols of Azure Cosmos DB.",
@@ -219,6 +236,17 @@ def _parser() -> argparse.ArgumentParser:
     serve = _command(commands, "serve", "start the server")
     for option in ACCEPTED.values():
         _add(serve, option)
+    return program, commands
+
+
+def _server_parser() -> argparse.ArgumentParser:
+    """For `armillary serve`: to describe the arguments of all commands takes longer than to open a database."""
+    return _program()[0]
+
+
+def _parser() -> argparse.ArgumentParser:
+    program, commands = _program()
+    parser: argparse.ArgumentParser = program
     demo = _command(commands, "demo", "take a guided tour on a server of its own: a hot key, 429s, a split, the fix")
     demo.add_argument("--yes", action="store_true", help="run through all steps without waiting for Enter")
     check = _command(commands, "check", "verify every invariant of a data directory and name what is wrong")
@@ -256,9 +284,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, meaning: str
-) -> argparse.ArgumentParser:
+def _command(commands: _Commands, name: str, meaning: str) -> argparse.ArgumentParser:
     return commands.add_parser(
         name,
         help=meaning,

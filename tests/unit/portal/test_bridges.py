@@ -26,9 +26,11 @@ from armillary.doors.mongo.settings import MongoSettings
 from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
 from armillary.errors import Kind
+from armillary.late import Late
 from armillary.net.http import HANG_UP, Request, Response
 from armillary.portal.bridges import Bridges
 from armillary.portal.door import PortalDoor
+from armillary.portal.language_bridges import LanguageBridges
 from armillary.portal.static_files import StaticFiles
 from armillary.storage.memory import MemoryEngine
 
@@ -48,7 +50,8 @@ class Page:
         self.mongo = MongoDoor(account, owners, (), MongoSettings(), machine=clock)
         gremlin = GremlinDoor(account, Keys(owners, ()), GremlinSettings())
         control = ControlDoor(account, KEY, read_only_key=READ_KEY)
-        self.door = PortalDoor(control, StaticFiles(), Bridges(sql, self.mongo, gremlin))
+        languages = Late("armillary.portal.language_bridges", lambda: LanguageBridges(self.mongo, gremlin))
+        self.door = PortalDoor(control, StaticFiles(), Bridges(sql, languages))
         self.key = KEY
         self.log_ins = control.log_ins
         self.own: dict[str, str] = {}

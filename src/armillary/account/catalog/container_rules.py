@@ -11,9 +11,6 @@ from typing import Any
 
 from armillary.account.catalog.container_state import Body, ContainerState, IndexState, OlderRules
 from armillary.account.catalog.records import Record
-from armillary.languages.mongo.indexes.index_definitions import ID_DEFINITION, folding, partial_filter
-from armillary.languages.mongo.indexes.key_conditions import required_keys
-from armillary.languages.mongo.indexes.special_indexes import special_keys
 from armillary.model.indexes.field_indexes import FieldIndex
 from armillary.model.indexes.indexing import IndexingPolicy
 from armillary.model.keys import PartitionKeyDefinition
@@ -55,6 +52,27 @@ def _make(
     *,
     is_collection: bool,
 ) -> Rules:
+    fields = _field_indexes(indexes, is_collection=is_collection) if is_collection or indexes else ()
+    ttl = body.get("defaultTtl")
+    policy = IndexingPolicy.parse(
+        body["indexingPolicy"],
+        key_definition=key,
+        has_ttl=ttl is not None,
+        vector_policy=body.get("vectorEmbeddingPolicy"),
+        fulltext_policy=body.get("fullTextPolicy"),
+        fields=fields,
+    )
+    if ttl is None and policy.dated_fields:
+        return Rules(number, policy, -1, takes_ttl=False)  # only TTL indexes: items expire by dates in the documents
+    return Rules(number, policy, ttl)
+
+
+def _field_indexes(indexes: Sequence[IndexState], *, is_collection: bool) -> tuple[FieldIndex, ...]:
+    """Those of a collection, that of `_id` first. Servers without collections never import MongoDB's language."""
+    from armillary.languages.mongo.indexes.index_definitions import ID_DEFINITION, folding, partial_filter
+    from armillary.languages.mongo.indexes.key_conditions import required_keys
+    from armillary.languages.mongo.indexes.special_indexes import special_keys
+
     fields = [FieldIndex.parse(ID_DEFINITION)] if is_collection else []
     for entry in indexes:
         definition = entry.definition
@@ -63,15 +81,4 @@ def _make(
         special = special_keys(definition)
         folds = folding(definition)
         fields.append(FieldIndex.parse(definition, entry.slot, partial_filter(definition), requires, special, folds))
-    ttl = body.get("defaultTtl")
-    policy = IndexingPolicy.parse(
-        body["indexingPolicy"],
-        key_definition=key,
-        has_ttl=ttl is not None,
-        vector_policy=body.get("vectorEmbeddingPolicy"),
-        fulltext_policy=body.get("fullTextPolicy"),
-        fields=tuple(fields),
-    )
-    if ttl is None and policy.dated_fields:
-        return Rules(number, policy, -1, takes_ttl=False)  # only TTL indexes: items expire by dates in the documents
-    return Rules(number, policy, ttl)
+    return tuple(fields)

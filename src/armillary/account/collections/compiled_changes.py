@@ -23,13 +23,14 @@ from armillary.languages.mongo.projection import compile_projection
 from armillary.languages.mongo.updates.updates import Update, check_immutable, check_replacement_names, compile_update
 from armillary.languages.mongo.updates.upserts import id_first
 from armillary.model.bson.bson_values import Document, encode, is_identical
-from armillary.partition.document_changes import Changed, ChangeStatement, CompiledChange
+from armillary.partition.document_changes import CHANGE_SHARES, Changed, ChangeStatement, CompiledChange
 from armillary.partition.operations import Operation
 from armillary.scripts.functions import CHANGING
 
 Transform = Callable[[Document], Document]
 
-SHARES: Final = 200  # of a transaction's time, which many operations share
+SHARES: Final = CHANGE_SHARES
+
 _compiled: OrderedDict[tuple[bytes, bytes], tuple[Any, CompiledChange]] = OrderedDict()
 
 

@@ -25,7 +25,6 @@ from armillary.account.account import Account
 from armillary.account.catalog.container_state import Body, ContainerState, FormerKey, MigrationTarget, MovedItems
 from armillary.account.catalog.records import Record
 from armillary.account.changes.feed_positions import Stretch
-from armillary.account.collections import indexes
 from armillary.account.container import Container
 from armillary.account.migration import moved_items
 from armillary.account.migration.item_copy import Copier, Pinned, Sum, pin, release
@@ -262,6 +261,8 @@ class Migration:
 
     async def _carry_definition(self) -> None:
         """Policies and indexes that were changed since the new container was made after them."""
+        from armillary.account.collections import indexes  # only collections have any
+
         account, source, target = self._account, self._source, self._target
         now = definition_of(source)
         if self._like is None or now == self._like:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.catalog.container_state import Body, ContainerState, index_list
-from armillary.account.collections.indexes import definitions, index_path
 from armillary.account.container import Container
 from armillary.account.throughput.offers import offer_of
 from armillary.account.throughput.provisioning import Throughput, throughput_of
@@ -37,6 +36,8 @@ def _check_collection(source: Container, key: PartitionKeyDefinition | None) -> 
     """Whether a collection of MongoDB can have this shard key at all."""
     if source.state.collection is None:
         return
+    from armillary.account.collections.indexes import definitions  # what no other container needs
+
     if source.state.collection.cap is not None:
         raise Failure(Kind.UNSUPPORTED, f"'{source.name}' is capped: such a collection is not sharded.")
     fields = {".".join([field_name(steps[0]) or ID, *steps[1:]]) for steps in key.steps} if key is not None else set()
@@ -94,6 +95,8 @@ def alike(source: Container, named: Body, key: PartitionKeyDefinition | None) ->
 
 def _collection_policy(source: Container, key: PartitionKeyDefinition | None) -> dict[str, Any]:
     """Collections index `_id`, the shard key, and what their indexes say."""
+    from armillary.account.collections.indexes import index_path
+
     policy: dict[str, Any] = source.record.body["indexingPolicy"]
     former = {index_path(steps) for steps in (source.key.steps if source.key is not None else ()) if steps != (ID,)}
     kept = [each for each in policy["includedPaths"] if each["path"] not in former]

@@ -12,7 +12,6 @@ from typing import ClassVar, NamedTuple
 
 from armillary import limits
 from armillary.account.captures.notes import Note, note_of, spread
-from armillary.account.collections.compiled_changes import SHARES, with_change
 from armillary.account.container import Container
 from armillary.account.faults import write_name
 from armillary.account.visits.patch_conditions import compiled, with_conditions
@@ -24,6 +23,7 @@ from armillary.model import charges, documents, layout
 from armillary.model.encoding import lsn_of
 from armillary.model.keys import Key
 from armillary.partition.budget import WRITE_DEPOSIT, Ask
+from armillary.partition.document_changes import CHANGE_SHARES
 from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb, redraft
@@ -116,6 +116,8 @@ def ready(container: Container, operation: Operation, shares: int = 1) -> Operat
     if operation.patch is not None:
         return compiled(container, operation)
     if operation.change is not None and operation.compiled is None:
+        from armillary.account.collections.compiled_changes import with_change  # MongoDB alone sends statements
+
         return with_change(container, operation, shares)
     return operation
 
@@ -123,7 +125,7 @@ def ready(container: Container, operation: Operation, shares: int = 1) -> Operat
 def ready_all(container: Container, todo: Sequence[Operation]) -> Sequence[Operation]:
     if all(each.draft is not None and each.draft.rules is not None for each in todo):
         return todo
-    shares = 1 if len(todo) == 1 else SHARES
+    shares = 1 if len(todo) == 1 else CHANGE_SHARES
     return [ready(container, each, shares) for each in todo]
 
 

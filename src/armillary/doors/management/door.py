@@ -41,11 +41,6 @@ _OWNER: Final = b"owner"
 
 
 class ManagementDoor:
-    constant_headers = (
-        (b"server", b"Armillary"),
-        (b"cache-control", b"no-cache"),
-        (b"x-content-type-options", b"nosniff"),
-    )
     allows_origin = staticmethod(allows_no_origin)
 
     def __init__(

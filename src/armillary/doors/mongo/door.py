@@ -78,8 +78,10 @@ class MongoDoor:
         settings: MongoSettings,
         *,
         machine: Clock,
+        begun_s: float | None = None,
     ) -> None:
-        """`machine`: the time that work takes, even if the account's is being moved."""
+        """`machine`: the time that work takes, even if the account's is being moved. `begun_s`: when the server was
+        started, by that clock; None: now."""
         self.account = account
         self.settings = settings
         self.machine = machine
@@ -106,7 +108,7 @@ class MongoDoor:
         self._client_numbers = 0
         self._activity = account.clock.guid()[:24]  # activity ids: a random prefix and a counter
         self._answer_number = 0
-        self._begun_s = machine.monotonic_s()
+        self._begun_s = begun_s if begun_s is not None else machine.monotonic_s()
         self._upkeep: asyncio.Task[None] | None = None
 
     def start(self) -> None:

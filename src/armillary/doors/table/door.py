@@ -38,11 +38,6 @@ log = logging.getLogger(__name__)
 
 Action = Callable[[Call], Coroutine[Any, Any, Response]]
 
-_STATIC_HEADERS: Final = (
-    (b"server", b"Armillary"),
-    (b"cache-control", b"no-cache"),
-    (b"x-content-type-options", b"nosniff"),
-)
 _CLIENT_ID_BYTES_MAX: Final = 1024
 _READING: Final = ("GET", "HEAD")
 _NOT_REPEATED: Final = ("POST", "PATCH")  # by Python's client, unless it finds a Retry-After
@@ -50,8 +45,6 @@ _OF_ITEMS: Final = (Place.TABLE, Place.ENTITY, Place.BATCH)
 
 
 class TableDoor:
-    constant_headers = _STATIC_HEADERS  # of every answer; encoded once by the network
-
     def __init__(self, account: Account, keys: Keys, settings: TableSettings, *, signing_clock: Clock) -> None:
         """`signing_clock`: what the dates of signatures are held against, even if the account's time is being moved."""
         self.account = account

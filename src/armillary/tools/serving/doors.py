@@ -1,5 +1,7 @@
 """The doors of an account, as the settings want them. A single server has them for as long as it runs; a node of a
 cluster makes them anew for each account that it opens in another role. Their ports are opened by `ports.py`.
+
+All but the SQL and the control door are made, and their modules imported, with the first connection to their port.
 """
 
 from __future__ import annotations
@@ -7,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from armillary.account.account import Account
+from armillary.account.collections.new_collections import PENDING
 from armillary.account.registry import AccountSettings
 from armillary.account.security.credentials import Credentials
 from armillary.clock import Clock, MovableClock
@@ -19,18 +22,10 @@ from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
 from armillary.doors.control.door import ControlDoor
 from armillary.doors.control.foresight.jobs import Jobs
 from armillary.doors.control.live.long_polls import LongPolls
-from armillary.doors.gremlin.authentication import Keys as GremlinKeys
-from armillary.doors.gremlin.door import GremlinDoor, GremlinSettings
-from armillary.doors.management.call import ManagementSettings
-from armillary.doors.management.door import ManagementDoor
-from armillary.doors.mongo.door import MongoDoor
-from armillary.doors.mongo.settings import MongoSettings
 from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.access.resource_tokens import TokenAuthority
 from armillary.doors.sql.door import SqlDoor
-from armillary.doors.table.access.authentication import Keys as TableKeys
-from armillary.doors.table.call import TableSettings
-from armillary.doors.table.door import TableDoor
+from armillary.late import Late
 from armillary.net.control_keys import ControlKeys
 from armillary.net.hosts import HostNames
 from armillary.net.http import DoorsByPrefix
@@ -48,6 +43,13 @@ from armillary.tools.serving.runtime import Runtime
 from armillary.tools.serving.server_facts import facts_of, instance_of, tell_ports
 from armillary.tools.settings import Settings
 
+if TYPE_CHECKING:
+    from armillary.doors.gremlin.door import GremlinDoor
+    from armillary.doors.management.door import ManagementDoor
+    from armillary.doors.mongo.door import MongoDoor
+    from armillary.doors.table.door import TableDoor
+    from armillary.portal.language_bridges import LanguageBridges
+
 log = logging.getLogger("armillary")
 
 HISTORY_FILE: Final = "history"  # of load, beside the engine's files in the data directory
@@ -61,28 +63,56 @@ class Doors:
     credentials: Credentials
     sql: SqlDoor
     control: ControlDoor
-    table: TableDoor
-    mongo: MongoDoor
-    gremlin: GremlinDoor
-    management: ManagementDoor
+    late_table: Late[TableDoor]
+    late_mongo: Late[MongoDoor]
+    late_gremlin: Late[GremlinDoor]
+    late_management: Late[ManagementDoor]
     sql_port: (
         DoorsByPrefix  # the SQL door, and on the same port under prefixes of their own the portal and the control door
     )
+
+    @property
+    def table(self) -> TableDoor:
+        return self.late_table.get()
+
+    @property
+    def mongo(self) -> MongoDoor:
+        return self.late_mongo.get()
+
+    @property
+    def gremlin(self) -> GremlinDoor:
+        return self.late_gremlin.get()
+
+    @property
+    def management(self) -> ManagementDoor:
+        return self.late_management.get()
+
+    async def load(self) -> None:
+        """Make all of them now, for a node of a cluster, whose fronts hold doors rather than connections."""
+        await self.late_table.load()
+        await self.late_mongo.load()
+        await self.late_gremlin.load()
+        await self.late_management.load()
 
     def use(self, settings: Settings, listeners: Mapping[str, Listener]) -> None:
         """The ports are open: what doors tell of their addresses, and background work of those that are reached."""
         sql = listeners["sql"]
         self.sql.advertised = settings.advertised_address(sql.port)
         self.control.connection_count = lambda: sql.service.connection_count
-        addresses = {name: settings.client_url(name, each.port) for name, each in listeners.items()}
-        self.control.addresses = self.management.addresses = addresses
+        self.control.addresses = addresses = {
+            name: settings.client_url(name, each.port) for name, each in listeners.items()
+        }
+        self.late_management.when_made(lambda door: setattr(door, "addresses", addresses))
         tell_ports(self.control.facts, settings, listeners)
         if "mongo" in listeners:
-            self.mongo.start()
+            self.late_mongo.when_made(lambda door: door.start())
+            if any(each.name.startswith(PENDING) for each in self.sql.account.containers):
+                self.late_mongo.get()  # it deletes the collections of transactions that the last stop interrupted
 
     async def close(self) -> None:
         """After the last connection."""
-        await self.mongo.close()
+        if self.late_mongo.made is not None:
+            await self.late_mongo.made.close()
 
 
 class Kept(NamedTuple):
@@ -140,65 +170,113 @@ async def make_doors(
     mongo = _mongo_door(settings, account, machine, credentials)
     gremlin = _gremlin_door(settings, account, credentials)
     management = _management_door(settings, account, credentials, kept)
-    for door in (sql, control, table, mongo, gremlin, management):
+    sql.throttle = control.throttle = credentials.sign_in_throttle
+
+    def add_throttle(door: Any) -> None:
         door.throttle = credentials.sign_in_throttle
-    mongo.watch = gremlin.watch = kept.runtime.watch
-    portal = PortalDoor(control, kept.files, Bridges(sql, mongo, gremlin))
+
+    def add_watch(door: Any) -> None:
+        door.watch = kept.runtime.watch
+
+    lates: tuple[Late[Any], ...] = (table, mongo, gremlin, management)
+    for late in lates:
+        late.when_made(add_throttle)
+    mongo.when_made(add_watch)
+    gremlin.when_made(add_watch)
+    if settings.gremlin_create not in (None, "none"):
+        gremlin.get()  # refuses a path that cannot be a partition key
+    bridges = Bridges(sql, _language_bridges(mongo, gremlin))
+    portal = PortalDoor(control, kept.files, bridges)
     sql_port = DoorsByPrefix(
         sql, ((PORTAL_PREFIX, portal), (CERTIFICATE_PATH, portal), (CONTROL_PREFIX, control)), redirect_browser
     )
     return Doors(credentials, sql, control, table, mongo, gremlin, management, sql_port)
 
 
-def _table_door(settings: Settings, account: Account, machine: Clock, credentials: Credentials) -> TableDoor:
-    keys = TableKeys(credentials.owners, credentials.readers)
-    credentials.on_change.append(lambda: keys.use(credentials.owners, credentials.readers))
-    options = TableSettings(settings.table_flavor, settings.table_throughput_ru)
-    return TableDoor(account, keys, options, signing_clock=machine)
+def _table_door(settings: Settings, account: Account, machine: Clock, credentials: Credentials) -> Late[TableDoor]:
+    def make() -> TableDoor:
+        from armillary.doors.table.access.authentication import Keys
+        from armillary.doors.table.call import TableSettings
+        from armillary.doors.table.door import TableDoor
+
+        keys = Keys(credentials.owners, credentials.readers)
+        credentials.on_change.append(lambda: keys.use(credentials.owners, credentials.readers))
+        options = TableSettings(settings.table_flavor, settings.table_throughput_ru)
+        return TableDoor(account, keys, options, signing_clock=machine)
+
+    return Late("armillary.doors.table.door", make)
 
 
-def _mongo_door(settings: Settings, account: Account, machine: Clock, credentials: Credentials) -> MongoDoor:
-    options = MongoSettings(
-        version=settings.mongo_version,
-        needs_authentication=settings.mongo_auth == "on",
-        advertised_host=settings.mongo_address,
-        has_test_commands=settings.has_mongo_test_commands,
-        transaction_s=float(settings.mongo_transaction_s),
-        throughput_ru=settings.mongo_throughput_ru,
-    )
-    door = MongoDoor(account, credentials.owners, credentials.readers, options, machine=machine)
-    credentials.on_change.append(lambda: door.use_keys(credentials.owners, credentials.readers))
-    return door
+def _mongo_door(settings: Settings, account: Account, machine: Clock, credentials: Credentials) -> Late[MongoDoor]:
+    begun_s = machine.monotonic_s()
+
+    def make() -> MongoDoor:
+        from armillary.doors.mongo.door import MongoDoor
+        from armillary.doors.mongo.settings import MongoSettings
+
+        options = MongoSettings(
+            version=settings.mongo_version,
+            needs_authentication=settings.mongo_auth == "on",
+            advertised_host=settings.mongo_address,
+            has_test_commands=settings.has_mongo_test_commands,
+            transaction_s=float(settings.mongo_transaction_s),
+            throughput_ru=settings.mongo_throughput_ru,
+        )
+        owners, readers = credentials.owners, credentials.readers
+        door = MongoDoor(account, owners, readers, options, machine=machine, begun_s=begun_s)
+        credentials.on_change.append(lambda: door.use_keys(credentials.owners, credentials.readers))
+        return door
+
+    return Late("armillary.doors.mongo.wire.connection", make)
 
 
-def _gremlin_door(settings: Settings, account: Account, credentials: Credentials) -> GremlinDoor:
-    keys = GremlinKeys(credentials.owners, credentials.readers)
-    tokens = TokenAuthority(account.settings.name, _account_keys(credentials).token_secret(), account.clock)
+def _gremlin_door(settings: Settings, account: Account, credentials: Credentials) -> Late[GremlinDoor]:
+    def make() -> GremlinDoor:
+        from armillary.doors.gremlin.authentication import Keys
+        from armillary.doors.gremlin.door import GremlinDoor, GremlinSettings
 
-    def use_keys() -> None:
-        present = _account_keys(credentials)
-        keys.use(credentials.owners, credentials.readers)
-        tokens.use(present.token_secret(), present.secondary_token_secret())
+        keys = Keys(credentials.owners, credentials.readers)
+        tokens = TokenAuthority(account.settings.name, _account_keys(credentials).token_secret(), account.clock)
 
-    use_keys()
-    credentials.on_change.append(use_keys)
-    return GremlinDoor(account, keys, GremlinSettings(creates=settings.gremlin_create), tokens)
+        def use_keys() -> None:
+            present = _account_keys(credentials)
+            keys.use(credentials.owners, credentials.readers)
+            tokens.use(present.token_secret(), present.secondary_token_secret())
+
+        use_keys()
+        credentials.on_change.append(use_keys)
+        return GremlinDoor(account, keys, GremlinSettings(creates=settings.gremlin_create), tokens)
+
+    return Late("armillary.doors.gremlin.connection", make)
 
 
-def _management_door(settings: Settings, account: Account, credentials: Credentials, kept: Kept) -> ManagementDoor:
-    keys = ControlKeys(
-        "management",
-        kept.control_key,
-        settings.control_read_only_key,
-        hosts=host_names(settings),
-        needs_certificate=settings.tls_client_ca is not None,
-    )
-    return ManagementDoor(
-        account,
-        keys,
-        credentials,
-        ManagementSettings(settings.mongo_throughput_ru, settings.table_throughput_ru),
-    )
+def _management_door(
+    settings: Settings, account: Account, credentials: Credentials, kept: Kept
+) -> Late[ManagementDoor]:
+    def make() -> ManagementDoor:
+        from armillary.doors.management.call import ManagementSettings
+        from armillary.doors.management.door import ManagementDoor
+
+        keys = ControlKeys(
+            "management",
+            kept.control_key,
+            settings.control_read_only_key,
+            hosts=host_names(settings),
+            needs_certificate=settings.tls_client_ca is not None,
+        )
+        options = ManagementSettings(settings.mongo_throughput_ru, settings.table_throughput_ru)
+        return ManagementDoor(account, keys, credentials, options)
+
+    return Late("armillary.doors.management.door", make)
+
+
+def _language_bridges(mongo: Late[MongoDoor], gremlin: Late[GremlinDoor]) -> Late[LanguageBridges]:
+    def make() -> LanguageBridges:
+        from armillary.portal.language_bridges import LanguageBridges
+
+        return LanguageBridges(mongo.get(), gremlin.get())
+
+    return Late("armillary.portal.language_bridges", make)
 
 
 def control_key_of(settings: Settings, clock: Clock) -> str:

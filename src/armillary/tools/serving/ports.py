@@ -7,26 +7,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 from armillary import __version__
 from armillary.clock import Clock
 from armillary.doors.control.door import OPEN_TARGETS
-from armillary.doors.gremlin.connection import PLAIN_REFUSAL
-from armillary.doors.gremlin.connection import Connection as GremlinConnection
-from armillary.doors.management.door import ManagementDoor
-from armillary.doors.mongo.wire.connection import Connection as MongoConnection
 from armillary.doors.sql.dedicated_gateway import DedicatedGateway
 from armillary.doors.sql.door import SqlDoor
-from armillary.doors.table.door import TableDoor
 from armillary.errors import Failure, Kind
+from armillary.late import Late
+from armillary.net.answers import SERVER_HEADERS
 from armillary.net.connection_limits import Crowd, Guest
 from armillary.net.hosts import HostNames
-from armillary.net.http import AnswerAtOnce, Handler, Headers, OnCrash, Patience, Refuse, Request, Response
-from armillary.net.listen import Listener, listen, listen_for_frames
+from armillary.net.http import AnswerAtOnce, Handler, OnCrash, Patience, Refuse, Request, Response
+from armillary.net.listen import Listener, Prepare, listen, listen_for_frames
 from armillary.net.requests.request_watch import RequestWatch
 from armillary.net.service import Roster
 from armillary.portal.policy import PREFIX as PORTAL_PREFIX
@@ -64,17 +62,65 @@ class Entrances:
     mongo: Callable[[Roster, Guest], asyncio.Protocol]  # makes the protocol of a connection
     gremlin: Callable[[Roster, HostNames, Guest], asyncio.Protocol]
     sql_at_once: AnswerAtOnce | None = None
+    prepare: Mapping[str, Prepare] = field(default_factory=dict)  # by door: what its first connection waits for
 
 
 def entrances_of(doors: Doors) -> Entrances:
+    """Those of a single server. Its late doors are made with the first connection to their port."""
+    lates: dict[str, Late[Any]] = {
+        "table": doors.late_table,
+        "management": doors.late_management,
+        "mongo": doors.late_mongo,
+        "gremlin": doors.late_gremlin,
+    }
     return Entrances(
         sql=doors.sql_port,
-        table=doors.table,
-        management=doors.management,
-        mongo=lambda roster, guest: MongoConnection(doors.mongo, roster, guest),
-        gremlin=lambda roster, hosts, guest: GremlinConnection(doors.gremlin, roster, hosts, guest),
+        table=LateEntrance(doors.late_table),
+        management=LateEntrance(doors.late_management),
+        mongo=partial(_mongo_connection, doors),
+        gremlin=partial(_gremlin_connection, doors),
         sql_at_once=doors.sql.answer_at_once,
+        prepare={name: late.prepare for name, late in lates.items()},
     )
+
+
+class LateEntrance:
+    """A door that speaks HTTP and is made with the first connection to its port."""
+
+    def __init__(self, late: Late[Any]) -> None:
+        self._late = late
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Response]:
+        door: HttpEntrance = self._late.get()
+        return door.answer(request)
+
+    def refuse(self, status: int, message: str) -> Response:
+        door: HttpEntrance = self._late.get()
+        return door.refuse(status, message)
+
+    def on_crash(self, request: Request, exception: BaseException) -> Response:
+        door: HttpEntrance = self._late.get()
+        return door.on_crash(request, exception)
+
+    def screen(self, request: Request) -> Response | None:
+        door: HttpEntrance = self._late.get()
+        return door.screen(request)
+
+    def allows_origin(self, method: str, headers: dict[bytes, bytes]) -> bool:
+        door: HttpEntrance = self._late.get()
+        return door.allows_origin(method, headers)
+
+
+def _mongo_connection(doors: Doors, roster: Roster, guest: Guest) -> asyncio.Protocol:
+    from armillary.doors.mongo.wire.connection import Connection
+
+    return Connection(doors.mongo, roster, guest)
+
+
+def _gremlin_connection(doors: Doors, roster: Roster, hosts: HostNames, guest: Guest) -> asyncio.Protocol:
+    from armillary.doors.gremlin.connection import Connection
+
+    return Connection(doors.gremlin, roster, hosts, guest)
 
 
 class Shared(NamedTuple):
@@ -85,6 +131,7 @@ class Shared(NamedTuple):
     crowd: Crowd
     tls: DoorTls
     watch: RequestWatch
+    prepare: Mapping[str, Prepare]
 
 
 async def open_ports(
@@ -99,7 +146,7 @@ async def open_ports(
     tls = DoorTls(settings, machine)
     await tls.check()
     kept.facts.certificate = tls.public_certificate
-    shared = Shared(settings, machine, crowd, tls, kept.runtime.watch)
+    shared = Shared(settings, machine, crowd, tls, kept.runtime.watch, entrances.prepare)
     listeners: dict[str, Listener] = {}
     opened.push_async_callback(_close_ports, listeners, kept.runtime)
     listeners["sql"] = await _open_sql_port(
@@ -196,13 +243,11 @@ async def _open_table_port(shared: Shared, entrance: HttpEntrance) -> Listener |
         "Table",
         settings.table_port,
         TABLE_PORT,
-        lambda port: _open_http_port(shared, port, "table", entrance, TableDoor.constant_headers),
+        lambda port: _open_http_port(shared, port, "table", entrance),
     )
 
 
-async def _open_http_port(
-    shared: Shared, port: int, door: str, entrance: HttpEntrance, constant_headers: Headers
-) -> Listener:
+async def _open_http_port(shared: Shared, port: int, door: str, entrance: HttpEntrance) -> Listener:
     settings = shared.settings
     return await listen(
         settings.host,
@@ -212,7 +257,7 @@ async def _open_http_port(
         requires_tls=settings.requires_tls,
         refuse=entrance.refuse,
         on_crash=entrance.on_crash,
-        constant_headers=constant_headers,
+        constant_headers=SERVER_HEADERS,
         hosts=host_names(settings),
         allows_origin=entrance.allows_origin,
         screen=entrance.screen,
@@ -220,15 +265,14 @@ async def _open_http_port(
         clock=shared.machine,
         watch=shared.watch,
         door=door,
+        prepare=shared.prepare.get(door),
     )
 
 
 async def _open_management_port(shared: Shared, entrance: HttpEntrance) -> Listener | None:
     """None: no port was configured, and there is no usual one."""
-    port, headers = shared.settings.management_port, ManagementDoor.constant_headers
-    if port is None:
-        return None
-    return await _open_http_port(shared, port, "management", entrance, headers)
+    port = shared.settings.management_port
+    return None if port is None else await _open_http_port(shared, port, "management", entrance)
 
 
 async def _open_mongo_port(shared: Shared, entrances: Entrances) -> Listener | None:
@@ -242,7 +286,12 @@ async def _open_mongo_port(shared: Shared, entrances: Entrances) -> Listener | N
         settings.mongo_port,
         MONGO_PORT,
         lambda port: listen_for_frames(
-            settings.host, port, roster, lambda guest: entrances.mongo(roster, guest), tls=tls
+            settings.host,
+            port,
+            roster,
+            lambda guest: entrances.mongo(roster, guest),
+            tls=tls,
+            prepare=shared.prepare.get("mongo"),
         ),
     )
 
@@ -263,9 +312,16 @@ async def _open_gremlin_port(shared: Shared, entrances: Entrances) -> Listener |
             roster,
             lambda guest: entrances.gremlin(roster, hosts, guest),
             tls=shared.tls.of("gremlin"),
-            plain_refusal=PLAIN_REFUSAL,
+            plain_refusal=_gremlin_refusal() if roster.requires_tls else b"",
+            prepare=shared.prepare.get("gremlin"),
         ),
     )
+
+
+def _gremlin_refusal() -> bytes:
+    from armillary.doors.gremlin.connection import PLAIN_REFUSAL
+
+    return PLAIN_REFUSAL
 
 
 def _roster(shared: Shared, patience: Patience | None = None) -> Roster:

@@ -142,6 +142,7 @@ async def _open_node(
     async def doors_of(account: Account) -> Doors:
         nonlocal primary_key
         doors = await make_doors(settings, account, machine, kept, hidden)
+        await doors.load()
         doors.use(settings, listeners)
         primary_key = doors.credentials.owners[0]
         return doors

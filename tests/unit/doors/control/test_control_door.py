@@ -19,8 +19,9 @@ from armillary.account.faults import FaultRule
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
 from armillary.clock import MovableClock, VirtualClock
-from armillary.doors.control.door import REQUESTS, ControlDoor
+from armillary.doors.control.door import ControlDoor
 from armillary.doors.control.errors import STATUSES, error_response
+from armillary.doors.control.routes import REQUESTS
 from armillary.errors import Failure, Kind
 from armillary.model.key_values import Key
 from armillary.net.hosts import HostNames

@@ -16,8 +16,9 @@ from armillary.account.account import Account
 from armillary.account.security.credentials import Credentials
 from armillary.clock import VirtualClock
 from armillary.doors.control.access.log_ins import LogIns
-from armillary.doors.control.door import CHANGING, REQUESTS, ControlDoor
+from armillary.doors.control.door import ControlDoor
 from armillary.doors.control.foresight.jobs import Jobs
+from armillary.doors.control.routes import CHANGING, REQUESTS
 from armillary.net.http import Request, Response
 from armillary.storage.memory import MemoryEngine
 

@@ -1,7 +1,7 @@
-"""The server, and what clients need to connect to it. `GET server`: its account, limits, doors with the endpoints and
-connection strings that fit the browser's own address, settings and where they come from, memory and disk. The account's
-keys: shown, and regenerated while clients go on with the other ones. `GET` and `PUT runtime`: what an operator changes
-while the server runs.
+"""The server, and what clients need to connect to it. `GET health` and `GET ready`: for probes. `GET server`: its
+account, limits, doors with the endpoints and connection strings that fit the browser's own address, settings and where
+they come from, memory and disk. The account's keys: shown, and regenerated while clients go on with the other ones.
+`GET` and `PUT runtime`: what an operator changes while the server runs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,24 @@ from typing import Any, Protocol
 from armillary import __version__, audit
 from armillary.account.security.connection_strings import connection_strings, strings_without_key
 from armillary.account.security.credentials import Credentials
+from armillary.account.server_figures import readiness
+from armillary.account.visits.consistency import check_silence
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
 from armillary.net.http import Request, Response
+
+
+async def health(call: Call) -> Response:
+    """The process answers."""
+    return call.answer({"status": "ok"})
+
+
+async def ready(call: Call) -> Response:
+    """The account can be read."""
+    if call.account.topology is not None:
+        check_silence(call.account.topology)
+    await call.account.catalog.check_readable()
+    return call.answer({"status": "ready", **readiness(call.account)})
 
 
 async def show_server(call: Call) -> Response:
