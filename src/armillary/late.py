@@ -11,11 +11,29 @@ Two threads cannot block each other by importing: that takes an import cycle, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+@contextmanager
+def imports_uncollected() -> Iterator[None]:
+    """Import without the garbage collector: modules stay, and it would look at them again and again while hundreds of
+    them are imported."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _import(module: str) -> None:
+    with imports_uncollected():
+        import_module(module)
 
 
 class Late(Generic[T]):
@@ -42,7 +60,7 @@ class Late(Generic[T]):
         """The object, after its modules were imported in a thread. Raises what the import raises; the next call tries
         again."""
         if self.made is None:
-            await asyncio.get_running_loop().run_in_executor(None, import_module, self.module)
+            await asyncio.get_running_loop().run_in_executor(None, _import, self.module)
         return self.get()
 
     async def prepare(self) -> None:

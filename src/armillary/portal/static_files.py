@@ -7,7 +7,6 @@ by relative paths. `index.html` alone has an address that stays; the digest is p
 from __future__ import annotations
 
 import asyncio
-import gzip
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,7 +82,11 @@ class StaticFiles:
         content = (self._directory / name).read_bytes()
         if name == INDEX:
             content = content.replace(DIGEST_MARK, self._digest.encode("ascii"))
-        return gzip.compress(content, 9, mtime=0) if is_compressed else content
+        if not is_compressed:
+            return content
+        import gzip  # what a server whose portal is not opened does not need
+
+        return gzip.compress(content, 9, mtime=0)
 
     def _look(self) -> None:
         seen = tuple(self._files())

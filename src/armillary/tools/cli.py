@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import argparse
 import errno
-import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from armillary import __version__
 from armillary.errors import Failure, bad_request
+from armillary.late import imports_uncollected
 from armillary.storage.private import private_umask
 from armillary.tools.cluster import arguments as cluster_commands
 from armillary.tools.commands import arguments as server_commands
@@ -71,7 +70,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         if command == "serve":
             settings = _settings(parsed)
             check_exposure(settings)
-            with _imports_uncollected():
+            del parser  # its memory is used again by what is imported now
+            with imports_uncollected():
                 from armillary.tools.serving.serve import run
 
             return run(settings, lambda: _settings(parsed))
@@ -209,16 +209,6 @@ def _settings(parsed: dict[str, object]) -> Settings:
 def _environment() -> dict[str, str]:
     # The key of another endpoint is no setting of a server's, whatever command finds it here.
     return {name: value for name, value in os.environ.items() if name != transfers.KEY_VARIABLE}
-
-
-@contextmanager
-def _imports_uncollected() -> Iterator[None]:
-    """Modules stay: the garbage collector need not look at them again and again while hundreds of them are imported."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _program() -> tuple[CommandParser, _Commands]:

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from armillary.errors import Kind
@@ -21,7 +22,16 @@ BOUNDS_S: Final = (
 )
 FINE_S: Final = 0.1  # durations below it find their bucket in `SLOTS`
 PER_S: Final = 100_000  # entries of `SLOTS` for a second
-SLOTS: Final = bytes(bisect_left(BOUNDS_S, (unit + 0.5) / PER_S) for unit in range(int(FINE_S * PER_S) + 1))
+
+
+def _slots() -> bytes:
+    """The bucket of each unit of time, by the numbers of units up to each bound."""
+    ends = [round(bound_s * PER_S) for bound_s in BOUNDS_S if bound_s <= FINE_S]
+    units = [end - begin for begin, end in pairwise((0, *ends))]
+    return b"".join([bytes((bucket,)) * count for bucket, count in enumerate(units)]) + bytes((len(ends),))
+
+
+SLOTS: Final = _slots()
 
 Status = int | str
 

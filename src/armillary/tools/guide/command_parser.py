@@ -8,7 +8,6 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
 REFUSED: Final = 2
@@ -79,6 +78,8 @@ class CommandParser(argparse.ArgumentParser):
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Which of the known words was probably meant, as a sentence; empty if none is like it. Leading dashes are not
     compared, since all options have them."""
+    from difflib import get_close_matches  # only for mistakes
+
     bare = word.strip("-")
     listed = {each.strip("-"): each for each in known}
     found = [each for each in listed if len(bare) >= 3 and each.startswith(bare)][:1]

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from armillary import limits
 from armillary.languages.sql.library.numbers import ABSENT, count
 from armillary.model.values import UNDEFINED, Value
-from armillary.query.text.pattern_matching import Matcher
-from armillary.query.text.patterns import InvalidPattern, parse_pattern
 from armillary.work import make, spend
+
+if TYPE_CHECKING:
+    from armillary.query.text.pattern_matching import Matcher
 
 _LAST_SINGLE: Final = "\uffff"  # characters above it are two UTF-16 code units
 _BLANKS: Final = (
@@ -355,6 +356,9 @@ def regex_match(text: Any, pattern: Any, modifiers: Any = "") -> Value:
 
 @lru_cache(maxsize=limits.PATTERNS_KEPT)
 def _matcher(pattern: str, modifiers: str) -> Matcher | None:
+    from armillary.query.text.pattern_matching import Matcher  # for the few queries that use RegexMatch
+    from armillary.query.text.patterns import InvalidPattern, parse_pattern
+
     if not _REGEX_MODIFIERS.issuperset(modifiers) or len(pattern) > limits.PATTERN_CHARACTERS_MAX:
         return None
     spend(_REGEX_UNITS * (len(pattern) + 1))
