@@ -31,17 +31,19 @@ def imports_uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def _import(module: str) -> None:
+def _import(modules: tuple[str, ...]) -> None:
     with imports_uncollected():
-        import_module(module)
+        for module in modules:
+            import_module(module)
 
 
 class Late(Generic[T]):
     """An object that is made with its first use."""
 
-    def __init__(self, module: str, make: Callable[[], T]) -> None:
-        """`module`: the one whose import takes the time. `make`: the object; called once, on the event loop."""
-        self.module = module
+    def __init__(self, make: Callable[[], T], *modules: str) -> None:
+        """`make`: called once, on the event loop. `modules`: those that it imports, and those that the object's first
+        use imports; named here, so that a thread can do it before."""
+        self.modules = modules
         self.made: T | None = None
         self._make = make
         self._when_made: list[Callable[[T], None]] = []
@@ -60,7 +62,7 @@ class Late(Generic[T]):
         """The object, after its modules were imported in a thread. Raises what the import raises; the next call tries
         again."""
         if self.made is None:
-            await asyncio.get_running_loop().run_in_executor(None, _import, self.module)
+            await asyncio.get_running_loop().run_in_executor(None, _import, self.modules)
         return self.get()
 
     async def prepare(self) -> None:

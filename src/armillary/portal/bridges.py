@@ -1,6 +1,6 @@
 """Bridges: requests of the portal's pages to the SQL, MongoDB and Gremlin doors, answered in this process with the
 rights of the log-in, so that no key of the account reaches the browser. Routing, errors, charges, faults and metrics
-are the door's own. No other module calls `answer_as` of a door.
+are the door's own. Only this module and `language_bridges.py` call `answer_as` of a door.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Page:
         self.mongo = MongoDoor(account, owners, (), MongoSettings(), machine=clock)
         gremlin = GremlinDoor(account, Keys(owners, ()), GremlinSettings())
         control = ControlDoor(account, KEY, read_only_key=READ_KEY)
-        languages = Late("armillary.portal.language_bridges", lambda: LanguageBridges(self.mongo, gremlin))
+        languages = Late(lambda: LanguageBridges(self.mongo, gremlin))
         self.door = PortalDoor(control, StaticFiles(), Bridges(sql, languages))
         self.key = KEY
         self.log_ins = control.log_ins
@@ -236,4 +236,4 @@ def test_only_bridges_answer_for_others() -> None:
         for path in source.rglob("*.py")
         if re.search(r"\.answer_as\(", path.read_text("utf-8"))
     }
-    assert calls == {"portal/bridges.py"}
+    assert calls == {"portal/bridges.py", "portal/language_bridges.py"}

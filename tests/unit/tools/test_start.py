@@ -60,10 +60,10 @@ def test_an_object_is_made_with_its_first_use() -> None:
         return "door"
 
     async def use() -> None:
-        late = Late("json", make)
+        late = Late(make, "json")
         late.when_made(told.append)
         assert (late.made, made, told) == (None, [], [])
-        assert await asyncio.gather(late.load(), late.load()) == ["door", "door"]
+        assert list(await asyncio.gather(late.load(), late.load())) == ["door", "door"]
         late.when_made(told.append)
         assert (late.get(), made, told) == ("door", ["door"], ["door", "door"])
 
@@ -72,7 +72,7 @@ def test_an_object_is_made_with_its_first_use() -> None:
 
 def test_an_import_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    late = Late("armillary_late_part", lambda: "made")
+    late = Late(lambda: "made", "armillary_late_part")
 
     async def use() -> None:
         with pytest.raises(ModuleNotFoundError):

@@ -206,7 +206,7 @@ class _Table(NamedTuple):
             )
 
 
-_TABLE: Final = Late("armillary.doors.control.routes", _Table.read)
+_TABLE: Final = Late(_Table.read, "armillary.doors.control.routes")
 
 # The first word of paths that are about one node of a cluster: its process, its clock, the rules of faults that it
 # obeys, the files of its data directory, the log-ins that it knows, what it computes; and about the cluster, of which

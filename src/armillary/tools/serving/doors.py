@@ -204,7 +204,7 @@ def _table_door(settings: Settings, account: Account, machine: Clock, credential
         options = TableSettings(settings.table_flavor, settings.table_throughput_ru)
         return TableDoor(account, keys, options, signing_clock=machine)
 
-    return Late("armillary.doors.table.door", make)
+    return Late(make, "armillary.doors.table.door")
 
 
 def _mongo_door(settings: Settings, account: Account, machine: Clock, credentials: Credentials) -> Late[MongoDoor]:
@@ -227,7 +227,7 @@ def _mongo_door(settings: Settings, account: Account, machine: Clock, credential
         credentials.on_change.append(lambda: door.use_keys(credentials.owners, credentials.readers))
         return door
 
-    return Late("armillary.doors.mongo.wire.connection", make)
+    return Late(make, "armillary.doors.mongo.door", "armillary.doors.mongo.wire.connection")
 
 
 def _gremlin_door(settings: Settings, account: Account, credentials: Credentials) -> Late[GremlinDoor]:
@@ -247,7 +247,7 @@ def _gremlin_door(settings: Settings, account: Account, credentials: Credentials
         credentials.on_change.append(use_keys)
         return GremlinDoor(account, keys, GremlinSettings(creates=settings.gremlin_create), tokens)
 
-    return Late("armillary.doors.gremlin.connection", make)
+    return Late(make, "armillary.doors.gremlin.door", "armillary.doors.gremlin.connection")
 
 
 def _management_door(
@@ -267,7 +267,7 @@ def _management_door(
         options = ManagementSettings(settings.mongo_throughput_ru, settings.table_throughput_ru)
         return ManagementDoor(account, keys, credentials, options)
 
-    return Late("armillary.doors.management.door", make)
+    return Late(make, "armillary.doors.management.door")
 
 
 def _language_bridges(mongo: Late[MongoDoor], gremlin: Late[GremlinDoor]) -> Late[LanguageBridges]:
@@ -276,7 +276,7 @@ def _language_bridges(mongo: Late[MongoDoor], gremlin: Late[GremlinDoor]) -> Lat
 
         return LanguageBridges(mongo.get(), gremlin.get())
 
-    return Late("armillary.portal.language_bridges", make)
+    return Late(make, "armillary.portal.language_bridges")
 
 
 def control_key_of(settings: Settings, clock: Clock) -> str:
