@@ -46,7 +46,7 @@ class QuickQueries:
         self._operation = operation
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Response] | None:
-        requests, account, headers, body = self._requests, self._account, request.headers, request.body
+        requests, headers, body = self._requests, request.headers, request.body
         if headers.get(h.IS_QUERY) not in _TRUE or headers.get(b"content-type") != _MEDIA_TYPE:
             return None
         feed = requests.feeds.get(request.target)
@@ -57,13 +57,8 @@ class QuickQueries:
             return None
         if len(body) > limits.QUERY_LONG_BODY_BYTES or body[:1] == BINARY or b"udf" in body or b"\\u" in body:
             return None  # it is compiled in steps, or may call user-defined functions
-        topology = account.topology
-        if topology is not None and not topology.may_answer_strongly:
-            return None
-        if not requests.is_post_by_owner(feed.signed_write, request):
-            return None
-        container = account.by_names.get(feed.names)
-        if container is None or not requests.is_meant(headers, container):
+        container = requests.posted_to(feed, request)
+        if container is None:
             return None
         request.is_known, request.operation = True, self._operation
         return self._answer(request, container)

@@ -132,6 +132,16 @@ class QuickRequests:
 
     # What is asked for.
 
+    def posted_to(self, feed: Feed, request: Request) -> Container | None:
+        """The container of a POST of the owner, if this node may answer it without asking another one."""
+        topology = self.account.topology
+        if topology is not None and not topology.may_answer_strongly:
+            return None
+        if not self.is_post_by_owner(feed.signed_write, request):
+            return None
+        container = self.account.by_names.get(feed.names)
+        return container if container is not None and self.is_meant(request.headers, container) else None
+
     def is_meant(self, headers: Headers, container: Container) -> bool:
         """Whether the client asks for this incarnation of the container, and at the account's level."""
         if h.CONSISTENCY in headers and headers[h.CONSISTENCY] != self.level:

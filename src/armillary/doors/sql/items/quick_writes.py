@@ -51,13 +51,8 @@ class QuickWrites:
             return None
         if len(body) > limits.WORK_AT_ONCE_BYTES:
             return None  # its terms are made in steps, between which other requests have their turn
-        topology = account.topology
-        if topology is not None and not topology.may_answer_strongly:
-            return None
-        if not requests.is_post_by_owner(feed.signed_write, request):
-            return None
-        container = account.by_names.get(feed.names)
-        if container is None or not requests.is_meant(headers, container):
+        container = requests.posted_to(feed, request)
+        if container is None:
             return None
         try:
             operation = stored(verb, container, parse_document(body), _NO_OPTIONS, account.clock)
