@@ -23,12 +23,14 @@ T = TypeVar("T")
 @contextmanager
 def imports_uncollected() -> Iterator[None]:
     """Import without the garbage collector: modules stay, and it would look at them again and again while hundreds of
-    them are imported."""
+    them are imported. A program that runs a server in its own process may have turned it off: then it stays off."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 def _import(modules: tuple[str, ...]) -> None:
