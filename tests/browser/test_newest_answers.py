@@ -202,3 +202,26 @@ async def test_changes_are_made_in_the_order_in_which_they_were_asked_for(
             await late.first()
         await late.released()
         await expect(portal.test("outcome")).to_contain_text("newer")
+
+
+async def test_a_choice_stays_while_an_older_reading_arrives(
+    operator: Operator, name: str, open_portal: OpenPortal
+) -> None:
+    """A box that came back ticked would be ticked again by the next choice."""
+    operator.create(name, "orders")
+    operator.ask("PUT", "reshapes/pauses", {"points": ["begun", "copied", "held"]})
+    portal = await open_portal(operator, f"c/{name}/orders/partitions")
+    begun, copied, held = [portal.page.get_by_label(each, exact=True) for each in ("begun", "copied", "held")]
+    await expect(held).to_be_checked()
+    async with Late(portal, "**/reshapes", method="GET") as reading:
+        await begun.uncheck()
+        await reading.first()
+        async with Late(portal, "**/reshapes/pauses", method="PUT", is_request=True) as change:
+            await copied.uncheck()
+            await reading.released()
+            await change.first()
+            await expect(copied).not_to_be_checked()
+            await held.uncheck()
+            await change.released()
+    await expect(portal.test("testing-line")).to_have_count(0)
+    assert operator.ask("GET", "reshapes")["pauses"] == []

@@ -52,12 +52,36 @@ export const readResources = inTurn(async () => {
   }
 });
 
+let pausesUnderWay = 0; // changes that the server has not answered yet
+let pausesVersion = 0; // another one when a change is asked for, and when it is answered
+
+/**
+ * Choose whether splits and merges stop at a point. The choice is shown at once, and the next one begins with it: what a
+ * reading tells that began before the server has answered is older.
+ * @param {string} point @param {boolean} isOn @returns {() => Promise<any>} what makes the change; to be called once
+ */
+export function choosePause(point, isOn) {
+  const { pauses } = testing.peek();
+  const points = isOn ? [...pauses, point] : pauses.filter((each) => each !== point);
+  testing.value = { ...testing.peek(), pauses: points };
+  pausesUnderWay += 1;
+  pausesVersion += 1;
+  return () =>
+    control("PUT", "reshapes/pauses", { points }).finally(() => {
+      pausesUnderWay -= 1;
+      pausesVersion += 1;
+      return readTesting();
+    });
+}
+
 export const readTesting = inTurn(async () => {
   if (session.peek().status !== "in") return;
+  const version = pausesVersion;
   try {
     const [faults, clock, reshapes] = await Promise.all([control("GET", "faults"), control("GET", "clock"), control("GET", "reshapes")]);
     const rules = faults.faults ?? faults.rules ?? [];
-    set(testing, { faults: rules.length, frozen: Boolean(clock.frozen), movable: Boolean(clock.movable), pauses: reshapes.pauses });
+    const pauses = pausesUnderWay || version !== pausesVersion ? testing.peek().pauses : reshapes.pauses;
+    set(testing, { faults: rules.length, frozen: Boolean(clock.frozen), movable: Boolean(clock.movable), pauses });
   } catch {
     // The banner tells of a server that is gone.
   }

@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/core.js";
 import { control, reading, session } from "../data/client.js";
-import { containers, readTesting } from "../data/resources.js";
+import { choosePause, containers, readTesting, testing } from "../data/resources.js";
 import { count, duration, localTime, utc } from "../text/numbers.js";
 import { FAULT_EXAMPLES, ruleSentence } from "../text/fault-sentences.js";
 import { useInTurn } from "../widgets/asking.js";
@@ -14,7 +14,6 @@ const REFRESH_MS = 2000;
 export default function Testing() {
   const faults = useData(reading("faults"), []);
   const clock = useData(reading("clock"), []);
-  const reshapes = useData(reading("reshapes"), []);
   const changes = useInTurn();
   useEvery(() => (faults.refresh(), clock.refresh()), REFRESH_MS);
   const act = (/** @type {() => Promise<any>} */ action) =>
@@ -22,7 +21,7 @@ export default function Testing() {
       try {
         await action();
       } finally {
-        for (const each of [faults, clock, reshapes]) each.again();
+        for (const each of [faults, clock]) each.again();
         await readTesting();
       }
     });
@@ -31,14 +30,14 @@ export default function Testing() {
     ${!session.value.readOnly && html`<${NewRule} act=${act} />`}
     <h2>Clock</h2><${Stale} state=${clock} />${clock.data && html`<${Clock} clock=${clock.data} act=${act} />`}
     <h2>Splits and merges stop at</h2>
-    ${reshapes.data && html`<${Pauses} pauses=${reshapes.data.pauses} act=${act} />`}`;
+    <${Pauses} act=${act} />`;
 }
 
-/** @param {{pauses: string[], act: (action: () => Promise<any>) => void}} props */
-function Pauses({ pauses, act }) {
+/** @param {{act: (action: () => Promise<any>) => void}} props */
+function Pauses({ act }) {
+  const { pauses } = testing.value;
   if (session.value.readOnly) return html`<p>${pauses.join(", ") || "no point"}</p>`;
-  const set = (/** @type {string} */ point, /** @type {boolean} */ isOn) =>
-    act(() => control("PUT", "reshapes/pauses", { points: isOn ? [...pauses, point] : pauses.filter((each) => each !== point) }));
+  const set = (/** @type {string} */ point, /** @type {boolean} */ isOn) => act(choosePause(point, isOn));
   return html`<fieldset class="tools"><legend class="visually-hidden">Points</legend>
     ${POINTS.map(([point]) => html`<label key=${point} class="check"><input type="checkbox" checked=${pauses.includes(point)} onChange=${(/** @type {any} */ event) => set(point, event.currentTarget.checked)} /> ${point}</label>`)}</fieldset>`;
 }

@@ -3,7 +3,7 @@
 
 import { html } from "../../vendor/core.js";
 import { containerPath, control, session } from "../../data/client.js";
-import { readTesting, testing } from "../../data/resources.js";
+import { choosePause, readTesting, testing } from "../../data/resources.js";
 import { boundAt, isDivisible, shareAt } from "../../text/hashes.js";
 import { count, percent } from "../../text/numbers.js";
 import { useInTurn } from "../../widgets/asking.js";
@@ -41,11 +41,7 @@ function Begin({ path, partitions, chosen, act, boundary, onBoundary }) {
   const at = partitions.findIndex((each) => each.id === chosen);
   const target = at >= 0 ? partitions[at] : null;
   const neighbour = target && (partitions[at + 1] ?? partitions[at - 1]);
-  const toggle = (/** @type {string} */ point, /** @type {boolean} */ isOn) => {
-    const points = isOn ? [...pauses, point] : pauses.filter((each) => each !== point);
-    testing.value = { ...testing.value, pauses: points };
-    act(() => control("PUT", "reshapes/pauses", { points }));
-  };
+  const toggle = (/** @type {string} */ point, /** @type {boolean} */ isOn) => act(choosePause(point, isOn));
   const split = () => act(() => control("POST", `${path}/split`, { ...(target ? { partition: target.id } : {}), ...(boundary ? { boundary } : {}) }));
   const merge = () => target && neighbour && act(() => control("POST", `${path}/merge`, { partitions: [target.id, neighbour.id].sort((a, b) => partitions.findIndex((p) => p.id === a) - partitions.findIndex((p) => p.id === b)) }));
   return html`<div class="panel">
