@@ -17,7 +17,8 @@ async function repeat(step) {
     try {
       await step();
     } catch (error) {
-      if (error instanceof MongoNetworkError) told.cut += 1;
+      // EPIPE: a socket that the member has just ended. The driver passes Node's own error on, and does not retry.
+      if (error instanceof MongoNetworkError || error.code === "EPIPE") told.cut += 1;
       else if (error.code === 10107) told.refused += 1;
       else throw error;
     }
