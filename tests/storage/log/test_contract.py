@@ -47,6 +47,7 @@ async def test_reading_is_bounded_by_bytes_and_gives_one_row_at_least(open_log: 
     await append(log, fence.place, *[bytes(1_000)] * 10)
     assert [row.seq for row in await log.read(1, 2_500)] == [2, 3]
     assert [row.seq for row in await log.read(3, 10)] == [4]
+    assert [row.seq for row in await log.read(3, 10, is_certain=True)] == [4]
     assert await log.read(11, 10) == []
 
 

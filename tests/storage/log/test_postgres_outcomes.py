@@ -103,14 +103,16 @@ async def test_the_wait_for_standbys_is_cancelled(postgres_trio: PostgresTrio) -
             pass
     newest = asyncio.create_task(log.newest())
     assert len(await log.read(1, 100)) == 2, "the row is visible on the primary"
+    certain = asyncio.create_task(log.read(1, 100, is_certain=True))
     await waiting_backend(primary)
     with pytest.raises(LogUnavailable, match="synchronous_standby_names"):
         await PostgresLog.open(postgres_trio.url(DATABASE), call_seconds=0.2)
-    assert not appending.done() and not newest.done()
+    assert not appending.done() and not newest.done() and not certain.done()
     for standby in postgres_trio.standbys:
         standby.signal_all(signal.SIGCONT)
     await appending
     assert await newest == rows[-1].place
+    assert (await certain)[-1] == rows[0]
     assert (await all_rows(log))[-1] == rows[0]
     await log.close()
 

@@ -190,6 +190,8 @@ async def test_the_log_of_another_cluster_is_refused(postgres: PostgresServer, d
     )
     with pytest.raises(LogRefused, match="another cluster"):
         await log.newest()  # its connection for reading is opened now
+    with pytest.raises(LogRefused, match="another cluster"):
+        await again.leader()  # this one is open already
     for each in (log, again):
         await each.close()
 

@@ -237,6 +237,35 @@ async def test_a_row_that_was_lost_is_forgotten_when_another_has_its_seq(tmp_pat
     await engine.close()
 
 
+class FormerPrimary(MemoryLog):
+    """Until it is asked for certain, it shows a row that it has not acknowledged and its successor does not have."""
+
+    shown: Row | None = None
+
+    async def read(self, after_seq: int, bytes_max: int, *, is_certain: bool = False) -> list[Row]:
+        if self.shown is not None and not is_certain:
+            return [self.shown]
+        return await super().read(after_seq, bytes_max)
+
+
+async def test_rows_of_a_former_primary_do_not_stop_a_follower(tmp_path: Path) -> None:
+    server = MemoryLogServer(GENERATION)
+    leader = await leading_engine(tmp_path / "a", server)
+    await leader.store(1).write(lambda txn: txn.put(b"x", b"1"))
+    follower, engine = stepping_follower(tmp_path / "b", server)
+    place = leader.replica.position.place
+    await follower.step()
+    await follower.confirm(place)
+    follower._log = log = FormerPrimary(server, SystemClock())
+    for log.shown in (row(Place(place.epoch, place.seq, bytes(16))), row(Place(1, place.seq + 4, bytes(16)))):
+        await leader.store(1).write(lambda txn: txn.put(b"x", b"2"))
+        await follower.step()
+        await follower.confirm(leader.replica.position.place)
+        assert engine.replica.position == leader.replica.position
+    await leader.close()
+    await engine.close()
+
+
 async def test_a_follower_uses_room_that_a_leader_keeps_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits
 ) -> None:

@@ -196,7 +196,7 @@ class MemoryLog:
                 await self._clock.sleep(LOG_RETRY_SECONDS)
         raise LogUnavailable("closed")
 
-    async def read(self, after_seq: int, bytes_max: int) -> list[Row]:
+    async def read(self, after_seq: int, bytes_max: int, *, is_certain: bool = False) -> list[Row]:
         await self._begin("read")
         found: list[Row] = []
         size_bytes = 0

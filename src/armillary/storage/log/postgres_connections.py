@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from armillary import limits
@@ -29,6 +29,10 @@ T = TypeVar("T")
 
 _NO_ANSWER = (
     "PostgreSQL did not answer in time. It waits if no server that synchronous_standby_names lists is connected"
+)
+NO_LOG: Final = "The database holds no log of Armillary: the address leads to another database, or the log was removed."
+OTHER_LOG: Final = (
+    "The database holds the log of another cluster: the address leads elsewhere, or the log was made anew."
 )
 _SCHEMES = ("postgresql", "postgres")
 
@@ -192,11 +196,9 @@ class Connector:
     async def _check_generation(self, connection: Any) -> None:
         identity = await identity_of(connection, self._log)
         if identity is None:
-            raise LogRefused("The database holds no log of Armillary: the address leads to another database.")
+            raise LogRefused(NO_LOG)
         if identity[0] != self.generation:
-            raise LogRefused(
-                "The database holds the log of another cluster: the address leads elsewhere, or the log was made anew."
-            )
+            raise LogRefused(OTHER_LOG)
 
 
 class Lane:

@@ -17,7 +17,7 @@ from typing import Any
 from armillary import limits
 from armillary.storage.log import postgres_statements as sql
 from armillary.storage.log.postgres_checks import Plans, standby_names
-from armillary.storage.log.postgres_connections import Connector, Lane, Session
+from armillary.storage.log.postgres_connections import NO_LOG, OTHER_LOG, Connector, Lane, Session
 from armillary.storage.log.postgres_schema import LogTables, create_log, identity_of, key_of, migrate
 from armillary.storage.log.replicated_log import (
     Deposed,
@@ -93,7 +93,7 @@ class PostgresLog:
 
     async def leader(self) -> LeaderState:
         found = await self._leading.fetch(sql.LEADER, self._number)
-        return _leader_state(found[0] if found else None)
+        return self._state(found[0] if found else None)
 
     async def take(self, seen: LeaderState, node: str, time_us: int) -> tuple[LeaderState, Row] | None:
         async def work(session: Session) -> tuple[LeaderState, Row] | None:
@@ -103,7 +103,7 @@ class PostgresLog:
                 found = await connection.fetchrow(sql.TAKE, self._number, seen.epoch, seen.renewals, node)
                 if found is None:
                     return None
-                state = _leader_state(found)
+                state = self._state(found)
                 # The record is locked now. The former leader may still append, until a fence comes first.
                 while True:
                     fence = _fence(await connection.fetchrow(sql.NEWEST, self._number), state, time_us)
@@ -125,7 +125,7 @@ class PostgresLog:
 
         found = await self._leading.run(work)
         self._renewing = None
-        return _leader_state(found) if found is not None else None
+        return self._state(found) if found is not None else None
 
     async def resign(self, seen: LeaderState, successor: str) -> bool:
         async def work(session: Session) -> Any:
@@ -152,9 +152,15 @@ class PostgresLog:
             return
         raise LogUnavailable("the log is closed")
 
-    async def read(self, after_seq: int, bytes_max: int) -> list[Row]:
-        found = await self._reading.fetch(sql.READ, self._number, after_seq, bytes_max, limits.LOG_READ_ROWS)
-        return [sql.row_of(each) for each in found]
+    async def read(self, after_seq: int, bytes_max: int, *, is_certain: bool = False) -> list[Row]:
+        async def work(session: Session) -> list[Any]:
+            arguments = (self._number, after_seq, bytes_max, limits.LOG_READ_ROWS)
+            found: list[Any] = await session.connection.fetch(sql.READ, *arguments)
+            if is_certain:
+                await session.connection.execute(sql.BARRIER)
+            return found
+
+        return [sql.row_of(each) for each in await self._reading.run(work)]
 
     async def newest(self) -> Place:
         async def work(session: Session) -> Any:
@@ -289,6 +295,15 @@ class PostgresLog:
         is_repeated, self._renewing = self._renewing == place, place
         return await self._written(session, statement, *place, value, is_repeated, seen.node)
 
+    def _state(self, found: Any) -> LeaderState:
+        """The log may have been made anew while this node uses it."""
+        if found is None:
+            raise LogRefused(NO_LOG)
+        generation, epoch, node, renewals, confirmed = found
+        if generation != self.generation:
+            raise LogRefused(OTHER_LOG)
+        return LeaderState(generation, epoch, node, renewals, Place.unpack(confirmed))
+
     async def _written(self, session: Session, statement: str, *arguments: Any) -> Any:
         """The first row that a statement wrote. If it wrote none, that is certain after a synchronous commit."""
         found = await session.connection.fetchrow(statement, self._number, *arguments)
@@ -299,13 +314,6 @@ class PostgresLog:
 
 def _first(found: Sequence[Any]) -> int:
     return found[0]["seq"] if found else 1
-
-
-def _leader_state(found: Any) -> LeaderState:
-    if found is None:
-        raise LogRefused("The database holds no log of Armillary any more.")
-    generation, epoch, node, renewals, confirmed = found
-    return LeaderState(generation, epoch, node, renewals, Place.unpack(confirmed))
 
 
 def _fence(newest: Any, state: LeaderState, time_us: int) -> Row:

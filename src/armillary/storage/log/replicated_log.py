@@ -105,9 +105,10 @@ class ReplicatedLog(Protocol):
         outcome is resolved inside, however long that takes: the same append is repeated until the rows are there or
         another epoch is. Raises Deposed. Must not be cancelled: run it in a task of its own."""
 
-    async def read(self, after_seq: int, bytes_max: int) -> list[Row]:
+    async def read(self, after_seq: int, bytes_max: int, *, is_certain: bool = False) -> list[Row]:
         """Rows above a seq, in order, at least one if there is any. They need not be acknowledged yet. If the first has
-        not the seq that follows, the rows between were trimmed. Raises LogUnavailable."""
+        not the seq that follows, the rows between were trimmed. `is_certain`: not from a former primary, which may show
+        other rows than its successor. Raises LogUnavailable."""
 
     async def newest(self) -> Place:
         """The newest row; START if there is none. Raises LogUnavailable."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from armillary import limits, work
@@ -126,11 +126,20 @@ class Follower:
             if not rows:
                 await self._check_newest()
                 waiting.confirm((await self._log.leader()).confirmed)
-            elif not waiting.receive(rows):
+            elif not await self._receive(rows):
                 return True
             self._note_arrival()
             self._freshness.heard()
             return await self._apply() or bool(rows)
+
+    async def _receive(self, rows: Sequence[Row]) -> bool:
+        """Rows that do not follow from what is applied may be those of a former primary of PostgreSQL, which shows what
+        it has not acknowledged. Raises a Failure only if the log has them for certain."""
+        waiting = self._waiting
+        try:
+            return waiting.receive(rows)
+        except Failure:
+            return waiting.receive(await self._log.read(waiting.last_seq, limits.LOG_READ_BYTES, is_certain=True))
 
     async def _check_newest(self) -> None:
         newest, last = await self._compare_newest(), self._waiting.last
