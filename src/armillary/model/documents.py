@@ -50,6 +50,7 @@ class Form(NamedTuple):
     text: Callable[[bytes], bytes]  # the text of a stored item
     load: Callable[[bytes], Any]  # parses such a text
     dump: Callable[[Any], bytes]  # the text of a row
+    fields: frozenset[str] | None = None  # the only ones that are read; None: all
 
 
 def json_form(owner: Owner) -> Form:
@@ -136,7 +137,7 @@ BSON = Form(False, bson_bytes, bson_values.decode, bson_values.encode)
 
 def bson_form(names: frozenset[str]) -> Form:
     """The form for queries that need only these fields of a document."""
-    return Form(False, bson_bytes, FieldDecoder(names), bson_values.encode)
+    return Form(False, bson_bytes, FieldDecoder(names), bson_values.encode, names)
 
 
 # Writing.

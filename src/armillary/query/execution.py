@@ -205,7 +205,7 @@ class Execution(ItemSearch):
         predicate, project = stage.predicate, stage.project
         is_whole = predicate is None and project is None
         is_sure = project is None and self._is_matching
-        is_json, text, load, dump = self.form
+        is_json, text, load, dump, _ = self.form
         needs_header = self._needs_header
         keeps_positions = self.keeps_positions
         at_rid, at_order = begun_at, b""

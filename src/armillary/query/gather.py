@@ -23,6 +23,7 @@ from armillary.query.aggregates import too_many
 from armillary.query.conditions import ALL
 from armillary.query.operators import Collector, rows_of
 from armillary.query.ordered_merge import OrderedMerge, RowSource
+from armillary.query.recipes import PartialOrigin
 from armillary.query.row_json import dump_large
 from armillary.query.selection import Ranking, Selection, Stage
 from armillary.work import Check
@@ -40,9 +41,10 @@ class Source(RowSource, Protocol):
 def partial(selection: Selection) -> Selection:
     """What each partition does of a query: its first stage, without what only the whole can tell."""
     stage = selection.stages[0]
+    origin = PartialOrigin(selection) if selection.origin is not None else None
     if stage.grouping is not None:
         part = replace(stage, grouping=stage.grouping._replace(finish=_no_row), is_distinct=False)
-        return replace(selection, stages=(part,), ordering=None, ranking=None, skip=0, take=None)
+        return replace(selection, stages=(part,), ordering=None, ranking=None, skip=0, take=None, origin=origin)
     if selection.ranking is not None:
         # Scores depend on the items of all partitions, so the items themselves are asked for.
         condition = ALL if selection.ranking.needs_all else selection.condition
@@ -50,7 +52,7 @@ def partial(selection: Selection) -> Selection:
     take = None
     if selection.is_streaming and selection.take is not None:
         take = selection.skip + selection.take
-    return replace(selection, stages=(replace(stage, is_distinct=False),), skip=0, take=take)
+    return replace(selection, stages=(replace(stage, is_distinct=False),), skip=0, take=take, origin=origin)
 
 
 def _no_row(_keys: tuple[Any, ...], _values: list[Value]) -> Value:

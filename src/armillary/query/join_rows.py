@@ -73,7 +73,7 @@ class JoinedItem:
             is_small = False
         seen_makings = makings[0]
         progress = execution.progress
-        is_json, _, _, dump = execution.form
+        is_json, _, _, dump, _ = execution.form
         number, given = self.number, self.given
         has_given = False
         try:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from armillary import limits
 from armillary.errors import bad_request
+from armillary.model.sendable import Sendable
 from armillary.model.values import Value
 from armillary.query.aggregates import AggregateMaker
 from armillary.query.conditions import ALL, Condition
@@ -74,6 +75,13 @@ def paced(array: list[Any], units: int) -> Iterator[Any]:
         yield from array[start : start + PACED_MIN]
 
 
+class Recipe(Sendable):
+    """A dataclass of plain data that a selection is compiled from, such as the text of a query with its parameters.
+    Selections hold functions, so they are not sent to other processes; recipes are."""
+
+    __slots__ = ()
+
+
 class Grouping(NamedTuple):
     """Rows of a grouped stage are (keys, values of the aggregates' arguments); `finish` makes a row of a group."""
 
@@ -133,6 +141,13 @@ class Scorer(Protocol):
         """The places of measures, the best first; equal ones as they are."""
 
 
+class Origin(Protocol):
+    """What a selection was compiled from."""
+
+    def recipe(self, selection: Selection) -> Recipe:
+        """What another process compiles the same selection from."""
+
+
 class Ranking(Protocol):
     """An order by scores that are known only when all items were seen."""
 
@@ -155,6 +170,7 @@ class Selection:
     # the partition key: inside one logical partition there is nothing to ask about them. Empty: not by key.
     by_key: tuple[str, ...] = ()
     is_order_free: bool = False  # the query has no ORDER BY: the ordering is how items are found, and is not charged
+    origin: Origin | None = None  # None: the fields say all, or it is run by this process alone
 
     @property
     def is_streaming(self) -> bool:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from armillary.account.container import Container
+from armillary.languages.mongo.filters.filter_recipes import DocumentsOrigin
+from armillary.languages.mongo.filters.matching import Matcher
 from armillary.model.bson.bson_values import Document
 from armillary.query.access.field_access import FieldPlan, field_plan, keyed_parts, several_in
 from armillary.query.access.field_order import Served, field_of_stretch, field_ordering, served_order
@@ -36,27 +38,30 @@ def names_ids(condition: IndexCondition) -> bool:
     return any(isinstance(part, Equal | In) and part.path == "/id" for part in parts)
 
 
-def selection(condition: IndexCondition, matches: Matches) -> DocumentSelection:
-    """Documents that match, in the order in which they are stored."""
-    return Selection(condition, (Stage(predicate=matches, is_sure=True),))
+def selection(condition: IndexCondition, matcher: Matcher, matches: Matches | None = None) -> DocumentSelection:
+    """Documents that match, in the order in which they are stored. `matches`: the matcher's, with what else the caller
+    does with documents that match, where they are in this process."""
+    stage = Stage(predicate=matches or matcher.matches, is_sure=True)
+    return Selection(condition, (stage,), origin=DocumentsOrigin(matcher))
 
 
 def sorted_selection(
-    condition: IndexCondition, matches: Matches, fields: SortFields, take: int | None
+    condition: IndexCondition, matcher: Matcher, fields: SortFields, take: int | None
 ) -> DocumentSelection:
     """Documents that match, sorted by fields."""
-    stage = Stage(predicate=matches, is_sure=True)
-    return Selection(condition, (stage,), field_ordering(tuple(fields)), take=take)
+    stage = Stage(predicate=matcher.matches, is_sure=True)
+    return Selection(condition, (stage,), field_ordering(tuple(fields)), take=take, origin=DocumentsOrigin(matcher))
 
 
-def index_range_selection(condition: IndexCondition, matches: Matches, take: int) -> DocumentSelection | None:
+def index_range_selection(condition: IndexCondition, matcher: Matcher, take: int) -> DocumentSelection | None:
     """The first `take` documents of one range of an index, in the index's order, which the client has not asked for;
     None: the condition is not one range of one field."""
     field = field_of_stretch(condition)
     if field is None:
         return None
-    stage = Stage(predicate=matches, is_sure=True)
-    return Selection(condition, (stage,), field_ordering(((field, False),)), take=take, is_order_free=True)
+    stage = Stage(predicate=matcher.matches, is_sure=True)
+    order, origin = field_ordering(((field, False),)), DocumentsOrigin(matcher)
+    return Selection(condition, (stage,), order, take=take, is_order_free=True, origin=origin)
 
 
 def taking(selection: DocumentSelection, take: int) -> DocumentSelection:

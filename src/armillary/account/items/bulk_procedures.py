@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from armillary import limits
 from armillary.account.account import Account
@@ -25,7 +25,7 @@ from armillary.model.keys import Key
 from armillary.partition.budget import Ask
 from armillary.partition.operations import Document, MemberFailed, Operation, Verb
 from armillary.partition.partition import Partition
-from armillary.query.selection import Stage
+from armillary.query.recipes import items_of
 
 _CHANGED = (Kind.PRECONDITION_FAILED, Kind.NOT_FOUND)  # another client has written the item since it was read
 _TRIES_MAX = 10
@@ -118,8 +118,7 @@ async def delete(
     another client has changed since it was found is left for the next call."""
     partition = container.partition_by_id(range_id)
     options = FeedOptions(range_id=range_id, page_items=min(items_max, limits.BULK_PROCEDURE_OPERATIONS_MAX), ask=ask)
-    selection = replace(condition.selection, stages=(Stage(condition.predicate),), is_exact=False)
-    page = await item_pages.select(account, container, selection, b"bulk delete", options)
+    page = await item_pages.select(account, container, items_of(condition.selection), b"bulk delete", options)
     operations = []
     for row in page.rows:
         document = parse_document(row)

@@ -124,6 +124,12 @@ def key_function(collation: Collation | None) -> Callable[[Any], Key]:
     return bson_values.order_key if collation is None else collation.order_key
 
 
+def collation_of(key: Callable[[Any], Key]) -> Collation | None:
+    """The collation whose `key_function` this is."""
+    owner = getattr(key, "__self__", None)
+    return owner if isinstance(owner, Collation) else None
+
+
 def parse_collation(given: Any) -> Collation | None:
     """None for the simple collation, which compares strings by their bytes."""
     if given is None or given == {}:

@@ -1,5 +1,5 @@
-"""Sort specifications: keys of documents by paths in the order of BSON values, by text score, or in natural order. The
-`$sort` stage is in `stages/sorting.py`.
+"""Sort specifications: keys of documents by paths in the order of BSON values, by text score, or in natural order;
+and bounds by the keys of an index. The `$sort` stage is in `stages/sorting.py`.
 
 An array sorts by its smallest element, or by its greatest in a descending sort. Several fields of the documents in one
 array are compared as rows; a sort by two parallel arrays is refused.
@@ -227,3 +227,41 @@ def _key(value: Any, key: Callable[[Any], Key]) -> Key:
     if value is MISSING:
         return _NULL
     return _EMPTY if value is EMPTY else key(value)
+
+
+# Bounds.
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBounds:
+    """`min` and `max` of a find: documents from one key of an index to before another."""
+
+    pattern: Document  # the key of the index
+    least: Document  # by path; empty: none
+    most: Document
+
+    def test(self) -> Callable[[Document], bool]:
+        order = compile_sort(self.pattern, None)
+        assert order is not None, "an index has a field"
+        key = order.key
+        low = key(_nested(self.least)) if self.least else None
+        high = key(_nested(self.most)) if self.most else None
+        if low is not None and high is not None and not low < high:
+            raise refusal(51175, "max must be greater than min")
+
+        def is_within(document: Document) -> bool:
+            place = key(document)
+            return (low is None or not place < low) and (high is None or place < high)
+
+        return is_within
+
+
+def _nested(values: Document) -> Document:
+    document: Document = {}
+    for path, value in values.items():
+        *above, last = path.split(".")
+        place = document
+        for part in above:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return document

@@ -23,7 +23,7 @@ from armillary.languages.odata.parser import And, Comparison, Expression, Flag, 
 from armillary.model import edm
 from armillary.query.compiled_cache import CompiledCache
 from armillary.query.conditions import Condition
-from armillary.query.selection import Selection, Stage
+from armillary.query.selection import Recipe, Selection, Stage
 from armillary.work import spend
 
 Predicate = Callable[[Any], bool]
@@ -42,15 +42,27 @@ _LIST_KEYS = {"TableName": "TableName"}
 
 
 @dataclass(frozen=True, slots=True)
+class FilterSource(Recipe):
+    """What a filter is compiled from, here and in other processes."""
+
+    text: str
+    within: Expression | None = None
+
+    def recipe(self, selection: Selection) -> Recipe:
+        return self
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     condition: Condition
     predicate: Predicate
+    source: FilterSource
     is_one_key: bool = False  # the filter is PartitionKey eq … alone
 
     def selection(self) -> Selection:
         # Only that logical partition is read, and every entity in it matches.
         predicate = self.predicate if not self.is_one_key else None
-        return Selection(self.condition, (Stage(predicate=predicate),), by_key=KEY_PATHS)
+        return Selection(self.condition, (Stage(predicate=predicate),), by_key=KEY_PATHS, origin=self.source)
 
 
 ALL_ENTITIES = Selection(by_key=KEY_PATHS)
@@ -94,7 +106,9 @@ def _compile(text: str, within: Expression | None, *, is_list: bool) -> Filter:
         namespace = dict(_NAMESPACE)
         spend(len(source) * _SOURCE_UNITS)
         exec(compile(source, "<filter>", "exec"), namespace)  # noqa: S102 (of our own making: names and places only)
-        return Filter(condition_of(tree), namespace["bind"](emitter.constants), not is_list and _is_one_key(tree))
+        is_one_key = not is_list and _is_one_key(tree)
+        predicate = namespace["bind"](emitter.constants)
+        return Filter(condition_of(tree), predicate, FilterSource(text, within), is_one_key)
     except (RecursionError, MemoryError):
         raise filter_error("it nests too many expressions", 0) from None
 

@@ -17,7 +17,7 @@ from armillary.languages.mongo.filters.text_search import TextIndex
 from armillary.languages.mongo.filters.value_types import whole_number
 from armillary.languages.mongo.indexes.index_definitions import is_identical_key
 from armillary.languages.mongo.indexes.vector_indexes import vector_index_of
-from armillary.languages.mongo.sort_keys import Sort, compile_sort
+from armillary.languages.mongo.sort_keys import KeyBounds, Sort, compile_sort
 from armillary.languages.mongo.stages.vector_search import Searchable
 from armillary.model.bson.bson_values import Document, is_number
 
@@ -82,38 +82,14 @@ def bounded(call: Call, matcher: Matcher, hinted: Document | None) -> Matcher:
         return matcher
     if hinted is None:
         raise refusal(51173, "A hint must be given with min and max")
-    order = order_of(hinted, None)
-    if order is None:
+    if order_of(hinted, None) is None:
         raise refusal(51174, f"min and max need an index of fields, which '{hinted['name']}' is not")
     if least and most and list(least) != list(most):
         raise refusal(51176, "min and max must have the same field names, in the same order")
     for given in (least, most):
         if given and list(given) != list(hinted["key"]):
             raise refusal(51174, "min and max must name the fields of the hinted index, in its order")
-    key, matches = order.key, matcher.matches
-    low = key(_nested(least)) if least else None
-    high = key(_nested(most)) if most else None
-    if low is not None and high is not None and not low < high:
-        raise refusal(51175, "max must be greater than min")
-
-    def between(document: Document) -> bool:
-        place = key(document)
-        return (low is None or not place < low) and (high is None or place < high) and matches(document)
-
-    found = copy(matcher)
-    found.matches = between
-    return found
-
-
-def _nested(values: Document) -> Document:
-    document: Document = {}
-    for path, value in values.items():
-        *above, last = path.split(".")
-        place = document
-        for part in above:
-            place = place.setdefault(part, {})
-        place[last] = value
-    return document
+    return matcher.between(KeyBounds(hinted["key"], least, most))
 
 
 def text_index(container: Container | None) -> TextIndex | None:

@@ -127,7 +127,7 @@ async def _scan(
             return True
         return False
 
-    selection = document_queries.selection(wanted.condition, keeps)
+    selection = document_queries.selection(wanted.condition, wanted.matcher, keeps)
     form = BSON if wanted.names is None else bson_form(wanted.names)
     continuation: str | None = None
     left = wanted.most
@@ -139,6 +139,9 @@ async def _scan(
         )
         page = await item_pages.select(call.account, container, selection, _TEXT, options)
         call.examine(page.counters.items_loaded, page.charge_ru, is_keyed=not page.counters.is_full_scan)
+        if len(seen) < len(page.rows):  # the filter ran in another process
+            rows = page.rows
+            seen[:] = await work.run(lambda: list(map(form.load, rows)))  # noqa: B023 (run at once)
         yield page.rows, seen
         seen.clear()
         if left is not None:
@@ -173,7 +176,7 @@ async def some(call: Call, container: Container, wanted: Wanted) -> AsyncIterato
     capped collections have an order of their own."""
     selection = None
     if wanted.most is not None and not wanted.target.key and container.schema.cap is None:
-        selection = document_queries.index_range_selection(wanted.condition, wanted.matcher.matches, wanted.most)
+        selection = document_queries.index_range_selection(wanted.condition, wanted.matcher, wanted.most)
     if selection is not None:
         scoped = await call.scoped(container, wanted.target.key)
         if await has_order(scoped, selection):
@@ -207,7 +210,7 @@ def sorted_selection(wanted: Wanted, sort: Sort, most: int | None) -> DocumentSe
     if not sort.is_plain or wanted.target.is_point:
         return None
     fields = [(each.path, each.is_descending) for each in sort.fields]
-    return document_queries.sorted_selection(wanted.condition, wanted.matcher.matches, fields, most)
+    return document_queries.sorted_selection(wanted.condition, wanted.matcher, fields, most)
 
 
 class Held:

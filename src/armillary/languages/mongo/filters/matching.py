@@ -9,6 +9,7 @@ cached by the filter's BSON.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Final
 
 from bson.code import Code
@@ -34,6 +35,7 @@ from armillary.languages.mongo.filters.predicates import (
 from armillary.languages.mongo.filters.regexes import regex_matcher
 from armillary.languages.mongo.filters.text_search import TextIndex, TextQuery
 from armillary.languages.mongo.javascript.requests import Scripts, source_of
+from armillary.languages.mongo.sort_keys import KeyBounds
 from armillary.languages.mongo.validation.json_schema import compile_schema
 from armillary.model.bson.bson_values import MISSING, Document, encode, is_number, regex_options
 from armillary.query.compiled_cache import CompiledCache
@@ -51,7 +53,19 @@ _VOLATILE: Final = (b"$expr", b"$sampleRate", b"$text", b"$where")
 class Matcher:
     """A compiled filter."""
 
-    def __init__(self, node: Node, near: geo.Near | None, text: TextQuery | None, *, has_where: bool = False) -> None:
+    def __init__(
+        self,
+        given: Document,
+        context: Context,
+        node: Node,
+        near: geo.Near | None,
+        text: TextQuery | None,
+        *,
+        has_where: bool = False,
+    ) -> None:
+        self.given = given
+        self.context = context  # it was compiled in
+        self.bounds: KeyBounds | None = None  # `min` and `max`, which `matches` looks at too
         self.matches: Callable[[Document], bool] = node.holds
         self._node = node
         self.near = near  # $near and $nearSphere also sort
@@ -65,6 +79,14 @@ class Matcher:
         """
         return self._node.position(document, array)
 
+    def between(self, bounds: KeyBounds) -> Matcher:
+        """The matcher of documents that are within the bounds too."""
+        found = copy(self)
+        matches, is_within = self.matches, bounds.test()
+        found.matches = lambda document: is_within(document) and matches(document)
+        found.bounds = bounds
+        return found
+
 
 REFERENCE: Final = ("$ref", "$id", "$db")  # fields of a DBRef
 
@@ -74,7 +96,7 @@ def compile_filter(given: Any, context: Context, *, text_index: TextIndex | None
         raise refusal(14, "The filter must be an object.")
     reader = _Reader(context, text_index)
     node = reader.query(given, is_top=True)
-    return Matcher(node, reader.near, reader.text, has_where=reader.has_where)
+    return Matcher(given, context, node, reader.near, reader.text, has_where=reader.has_where)
 
 
 def compile_test(given: Document, context: Context) -> Callable[[Any], bool]:
@@ -389,6 +411,7 @@ def cached_matcher(
     if len(key) > _CACHED_BYTES_MAX or any(word in key for word in _VOLATILE):
         return compile_filter(given, context or make_context(), text_index=text_index)
     made = compile_filter(given, make_context())
+    made.context = Context()  # it depends on none, and must not keep that of a command
     _matchers.keep(key, made)
     return made
 

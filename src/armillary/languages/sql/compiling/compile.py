@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from armillary import limits
 from armillary.errors import bad_request
@@ -20,6 +20,8 @@ from armillary.languages.sql.compiling.blocks import StageCode, emit_order, emit
 from armillary.languages.sql.compiling.constants import Constants, kind_of
 from armillary.languages.sql.compiling.emit_context import EmitContext
 from armillary.languages.sql.compiling.index_conditions import KnownPaths, filter_of
+from armillary.languages.sql.compiling.query_recipes import Computed as Computed
+from armillary.languages.sql.compiling.query_recipes import QueryOrigin, QueryRecipe, QuerySource, TextKind
 from armillary.languages.sql.compiling.score_ranking import ScoreRanking
 from armillary.languages.sql.library.context import Context, detached_context
 from armillary.languages.sql.syntax import tree
@@ -27,7 +29,6 @@ from armillary.languages.sql.syntax.check import Checked, check_count, check_que
 from armillary.languages.sql.syntax.expressions import too_many_operators
 from armillary.languages.sql.syntax.lexer import query_error
 from armillary.languages.sql.syntax.order_by_rank import Component, components_of, is_ranked
-from armillary.languages.sql.syntax.parser import parse_condition, parse_filter, parse_query
 from armillary.languages.sql.syntax.paths import has_container, item_path, scope_of
 from armillary.languages.sql.syntax.rewrite import with_computed
 from armillary.languages.sql.syntax.walk import is_aggregated
@@ -45,7 +46,6 @@ _R = TypeVar("_R")
 
 Predicate = Callable[[Any], Any]  # truthy exactly when the item is kept
 Projection = Callable[[Any], Value]
-Computed: TypeAlias = tuple[tuple[str, str], ...]  # computed properties of a container: name and query
 
 # Work units for each character: of a text that is checked, of a text whose filter is translated to index conditions,
 # and of source that Python compiles.
@@ -130,7 +130,9 @@ class _Variant:
 
 
 class CompiledQuery:
-    def __init__(self, checked: Checked, computed: Mapping[str, tree.Query], text: str) -> None:
+    def __init__(self, checked: Checked, computed: Mapping[str, tree.Query], source: QuerySource) -> None:
+        text = source.text
+        self.source = source
         self.query = _without_idle_order(with_computed(checked.query, computed))
         self.original = checked.query
         self.parameters = checked.parameters
@@ -183,6 +185,7 @@ class CompiledQuery:
             take,
             is_exact,
             run,
+            origin=QueryOrigin(self.source, parameters, context),
         )
         return BoundQuery(
             selection, self.has_source, self.query, self.original, parameters, context, self._text_without_filter
@@ -291,8 +294,8 @@ class _Cache:
     """An LRU cache of compiled queries by text and computed properties, bounded by number and by total length of
     texts."""
 
-    def __init__(self, name: str, parse: Callable[[str], tree.Query]) -> None:
-        self._parse = parse
+    def __init__(self, name: str, kind: TextKind) -> None:
+        self._kind = kind
         size_max = limits.QUERY_CACHE_CHARACTERS
         self._kept: CompiledCache[tuple[str, Computed], CompiledQuery] = CompiledCache(name, size_max=size_max)
 
@@ -306,29 +309,16 @@ class _Cache:
         return compiled
 
     def _compile(self, key: tuple[str, Computed]) -> CompiledQuery:
-        text, computed = key
-        definitions = {name: _definition(query) for name, query in computed}
-        parsed = self._parse(text)
-        spend(len(text) * _CHECK_UNITS)
-        return CompiledQuery(check_query(parsed), definitions, text)
+        source = QuerySource(*key, self._kind)
+        definitions = source.definitions()
+        parsed = source.parsed()
+        spend(len(source.text) * _CHECK_UNITS)
+        return CompiledQuery(check_query(parsed), definitions, source)
 
 
-def _definition(text: str) -> tree.Query:
-    """Parse the definition of a computed property: `SELECT VALUE … FROM c` without further clauses."""
-    query = parse_query(text)
-    check_query(query)
-    source = query.sources[0] if len(query.sources) == 1 else None
-    bare = replace(query, where=None, group_by=(), order_by=(), offset=None, limit=None)
-    has_more = query.where is not None or query.group_by or query.order_by or query.offset or query.select.top
-    is_plain = source is not None and isinstance(source.expression, tree.Name) and not source.is_iterated
-    if query.select.kind != "VALUE" or query.select.is_distinct or has_more or not is_plain:
-        raise bad_request(f"The computed property '{text[:100]}' must be SELECT VALUE … FROM c.")  # noqa: S608
-    return bare
-
-
-_queries = _Cache("sql-queries", parse_query)
-_filters = _Cache("sql-filters", parse_filter)
-_conditions = _Cache("sql-conditions", parse_condition)
+_queries = _Cache("sql-queries", TextKind.QUERY)
+_filters = _Cache("sql-filters", TextKind.FILTER)
+_conditions = _Cache("sql-conditions", TextKind.CONDITION)
 
 
 def compile_query(text: str, computed: Computed = ()) -> CompiledQuery:
@@ -351,6 +341,18 @@ def compile_condition(text: str) -> CompiledQuery:
     """Compile a condition on an item, `c.a = 1`. Only the predicate of the bound query is used."""
     _check_text(text)
     return _conditions.get(text, ())
+
+
+def compile_recipe(recipe: QueryRecipe) -> CompiledQuery:
+    """The query that a selection of another process was compiled from."""
+    source = recipe.source
+    match source.kind:
+        case TextKind.QUERY:
+            return compile_query(source.text, source.computed)
+        case TextKind.FILTER:
+            return compile_filter(source.text)
+        case TextKind.CONDITION:
+            return compile_condition(source.text)
 
 
 def parse_parameters(given: Any) -> dict[str, Value]:

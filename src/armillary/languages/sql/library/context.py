@@ -44,6 +44,10 @@ class Context:
             self._static_ticks = self.now_ticks()
         return self._static_ticks
 
+    def set_static_ticks(self, ticks: int) -> None:
+        """The execution is part of one that has begun elsewhere."""
+        self._static_ticks = ticks
+
     def random(self) -> float:
         """At least 0, less than 1."""
         return (int.from_bytes(self._clock.random_bytes(7), "big") >> 3) / 2**53
