@@ -94,3 +94,13 @@ BOOTSTRAP_RETRY_SECONDS = 1.0  # after a broken connection
 BOOTSTRAP_ATTEMPTS = 10  # without any progress, until the receiver gives up
 STATE_DIGESTS_MAX = 4  # that are kept of the newest marks; as many states are pinned while they are computed
 RESET_LOG_EPOCHS = 1_000  # that a new log skips: take-overs that the replica it is made of has not seen
+
+# Messages to partitions that another process holds (ours).
+MESSAGE_BYTES_MAX = 64 * _MB  # one slice of a query or one batch is far below
+MESSAGE_DEPTH_MAX = 250  # an item may be nested 128 deep, inside lists of an answer; each level takes a frame or two
+MESSAGE_VALUES_MAX = 4_000_000  # of one list
+MESSAGE_FORMS_MAX = 4_096  # sets of fields that decoders are kept for
+VISIT_SECONDS_MAX = 60.0  # until a visit to a partition that another process holds has its answer
+REMEMBERED_MAX = 50_000  # answers to writes, each for twice that time
+REMEMBERED_BYTES_MAX = 64 * _MB  # of them
+REMEMBERED_ASKERS_MAX = 1_000  # processes of which it is known how far their writes are forgotten

@@ -9,6 +9,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, Final
 
 LOCAL: Final = {"is_local": True}  # the metadata of a field that is not sent; its default is None
+OPTIONAL: Final = "is_optional"  # of a field that a receiver of an older version, which does not know it, may leave out
 
 
 class Sendable:

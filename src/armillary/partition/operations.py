@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Any, ClassVar
 
 from orjson import loads
 
@@ -177,6 +177,8 @@ class Outcome:
 class MemberFailed(Exception):
     """One operation of an atomic list failed, and with it the whole list. Never leaves the callers of the partition
     package."""
+
+    SENT: ClassVar = {"index": int, "failure": Failure}
 
     def __init__(self, index: int, failure: Failure) -> None:
         super().__init__(str(failure))

@@ -45,6 +45,8 @@ _NEVER = 1 << 62
 
 
 class Partition:
+    is_elsewhere = False  # True of the stand-in for one that another process holds (account/visits/elsewhere)
+
     def __init__(self, store: Store, schema: Schema, key_range: KeyRange, clock: Clock, first_lsn: int) -> None:
         self.store = store  # used directly for copies and checks; requests use the methods below
         self._store = store

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar, cast
 
 from armillary import limits
 from armillary.account.account import Account
@@ -83,6 +83,14 @@ class Visit(Sendable, ABC, Generic[Done]):
         return failure.kind is Kind.RANGE_BUSY or (failure.kind is Kind.RANGE_GONE and self.IS_READ)
 
 
+class VisitedElsewhere(Protocol):
+    """A stand-in for a partition that another process holds (`elsewhere/partition_elsewhere.py`)."""
+
+    async def visited(
+        self, container: Container, visit: Visit[Done], ask: Ask | None, *, is_counted: bool = True
+    ) -> Done | None: ...
+
+
 async def run(container: Container, visit: Visit[Done], ask: Ask | None = None) -> Done:
     """Make a visit to the partition that owns its key, whichever that is by then."""
     assert visit.epk is not None
@@ -104,14 +112,23 @@ async def run_uncounted(container: Container, visit: Visit[Done]) -> Done:
     assert visit.epk is not None
     while True:
         partition = container.partition_for(visit.epk)
-        try:
-            done = await visit.run(container, partition)
-            if not (partition.is_moved and visit.IS_READ):
-                return done
-        except Failure as failure:
-            if not visit.is_tried_again(failure):
-                raise
+        done = await run_uncounted_at(container, partition, visit)
+        if done is not None:
+            return done
         await partition.released()
+
+
+async def run_uncounted_at(container: Container, partition: Partition, visit: Visit[Done]) -> Done | None:
+    """The same at this partition. None: it is being split or merged, or has been."""
+    if partition.is_elsewhere:
+        return await cast(VisitedElsewhere, partition).visited(container, visit, None, is_counted=False)
+    try:
+        done = await visit.run(container, partition)
+    except Failure as failure:
+        if visit.is_tried_again(failure):
+            return None
+        raise
+    return None if partition.is_moved and visit.IS_READ else done
 
 
 async def meet_faults(container: Container, visit: Visit[Done]) -> Failure | None:
@@ -121,13 +138,19 @@ async def meet_faults(container: Container, visit: Visit[Done]) -> Failure | Non
     return await container.faults.at_key(visit.fault_name(), container, visit.epk)
 
 
-async def run_at(container: Container, partition: Partition, visit: Visit[Done], ask: Ask | None = None) -> Done | None:
-    """Make a visit to this partition. None: it is being split or merged, or has been; nothing was done or charged."""
+async def run_at(
+    container: Container, partition: Partition, visit: Visit[Done], ask: Ask | None = None, *, is_noted: bool = True
+) -> Done | None:
+    """Make a visit to this partition. None: it is being split or merged, or has been; nothing was done or charged.
+    `is_noted`: captures record it here, and not in another process, which has asked for it."""
+    if partition.is_elsewhere:
+        return await cast(VisitedElsewhere, partition).visited(container, visit, ask)
     meter = partition.meter
     try:
         ticket = meter.admit(visit.DEPOSIT, ask, visit.epk)
     except Failure as failure:
-        _note_failure(container, partition, visit, failure)
+        if is_noted:
+            note_failure(container, partition, visit, failure)
         raise
     try:
         done = await visit.run(container, partition)
@@ -136,12 +159,13 @@ async def run_at(container: Container, partition: Partition, visit: Visit[Done],
             meter.release(ticket, ask)
             return None
         charged = charged_failure(container, partition, failure, visit.epk, ticket, ask)
-        _note_failure(container, partition, visit, charged)
+        if is_noted:
+            note_failure(container, partition, visit, charged)
         raise charged from None
     except MemberFailed as failed:
         visit.refuse(failed, meter, ticket, ask)
-        if failed.failure.is_metered:
-            _note_failure(container, partition, visit, failed.failure, failed.index)
+        if is_noted and failed.failure.is_metered:
+            note_failure(container, partition, visit, failed.failure, failed.index)
         raise
     except BaseException:
         meter.release(ticket, ask)
@@ -150,7 +174,7 @@ async def run_at(container: Container, partition: Partition, visit: Visit[Done],
         meter.release(ticket, ask)
         return None
     visit.pay(done, meter, ticket, ask)
-    if container.recording is not None:
+    if container.recording is not None and is_noted:
         container.recording.add(visit.notes(done), (partition.range.id,))
     return done
 
@@ -164,7 +188,7 @@ def charged_failure(
     return located(partition, partition.meter.charge(failure, epk, ticket, ask))
 
 
-def _note_failure(
+def note_failure(
     container: Container, partition: Partition, visit: Visit[Done], failure: Failure, index: int | None = None
 ) -> None:
     """For captures. `index`: of the one operation of a list that was refused."""

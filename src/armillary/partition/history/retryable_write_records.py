@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from bson.errors import BSONError
 
@@ -43,6 +44,8 @@ class Record:
 
 class Repeated(Exception):
     """The write was applied before; carries the recorded answers. Never leaves the callers of the partition package."""
+
+    SENT: ClassVar = {"answers": dict[int, bytes]}
 
     def __init__(self, answers: dict[int, bytes]) -> None:
         super().__init__("done before")

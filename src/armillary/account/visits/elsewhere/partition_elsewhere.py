@@ -1,0 +1,139 @@
+"""The stand-in for a partition that another place holds. It is among the partitions of its container, so that keys and
+ranges find it, and knows what the last answer of the place told of it. Everything else is asked of the place: a use of
+the partition itself, outside of a visit, is a defect, and is refused by an assertion that names it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from armillary.account.container import Container
+from armillary.account.visits.elsewhere.place import Place
+from armillary.account.visits.elsewhere.place import ask as ask_place
+from armillary.account.visits.elsewhere.questions import Answered, Asked, Figures
+from armillary.account.visits.visits import Done, Visit, note_failure
+from armillary.clock import Clock
+from armillary.errors import Failure
+from armillary.model.ranges import KeyRange, PartitionMap
+from armillary.partition.budget import HUNDREDTHS, READ_DEPOSIT, Ask
+from armillary.partition.history.log import new_head
+from armillary.partition.meter import NOT_COUNTED, Meter
+from armillary.partition.operations import MemberFailed
+from armillary.partition.partition import Partition
+
+
+class NotHere(AssertionError):
+    """What needs the state of a partition was asked of its stand-in."""
+
+
+class MeterElsewhere(Meter):
+    """It refuses, counts and spends nothing: the meter of the place does."""
+
+    def admit(self, deposit: int = READ_DEPOSIT, ask: Ask | None = None, epk: bytes | None = None) -> int:
+        return NOT_COUNTED
+
+    def is_closed(self, ask: Ask | None) -> bool:
+        return False
+
+    def spend(self, charge_ru: float, epk: bytes | None, ticket: int = NOT_COUNTED, ask: Ask | None = None) -> float:
+        return round(charge_ru * HUNDREDTHS) / HUNDREDTHS
+
+    def count_full(self, epk: bytes | None) -> None:
+        pass
+
+    def release(self, ticket: int, ask: Ask | None = None) -> None:
+        pass
+
+
+class PartitionElsewhere(Partition):
+    is_elsewhere = True
+
+    def __init__(self, place: Place, key_range: KeyRange, clock: Clock, map_of: Any, first_lsn: int) -> None:
+        """`map_of`: a function that returns the container's present map of ranges."""
+        self.place = place
+        self.range = key_range
+        self.clock = clock
+        self.head = new_head(0, first_lsn)
+        self.reached_lsn = first_lsn
+        self.meter = MeterElsewhere(clock)
+        self.restated_count = 0
+        self.on_grown = None
+        self.is_dropped = False
+        self._map_of = map_of
+
+    async def visited(
+        self, container: Container, visit: Visit[Done], ask: Ask | None, *, is_counted: bool = True
+    ) -> Done | None:
+        """Make a visit: it is sent to the place, run, admitted and paid for there. Captures record it here, where the
+        request is known that it belongs to. None: the range is being split or merged, or has been. A write has an id:
+        asked again after a lost connection it is done once, and without an answer its outcome is unknown."""
+        write_id = None if visit.IS_READ else self.place.new_write_id()
+        asked = Asked(container.record.rid, self.range.id, visit, ask, write_id, is_counted)
+        try:
+            answered: Answered = await ask_place(self.place, asked, self.clock)
+        except Failure as failure:
+            if failure.is_metered:
+                note_failure(container, self, visit, failure)
+            raise
+        except MemberFailed as failed:
+            if failed.failure.is_metered:
+                note_failure(container, self, visit, failed.failure, failed.index)
+            raise
+        if answered.figures is not None:
+            self.adopt(answered.figures)
+        done: Done | None = answered.done
+        if done is not None and is_counted and container.recording is not None:
+            container.recording.add(visit.notes(done), (self.range.id,))
+        return done
+
+    def adopt(self, figures: Figures) -> None:
+        """What the place told of the partition. Answers may arrive in another order than they were given."""
+        if figures.lsn >= self.head.lsn:
+            head = self.head
+            head.lsn = self.reached_lsn = figures.lsn
+            head.item_count, head.size_bytes = figures.item_count, figures.size_bytes
+
+    @property
+    def lsn(self) -> int:
+        return self.head.lsn
+
+    @property
+    def is_moved(self) -> bool:  # type: ignore[override]
+        found: PartitionMap = self._map_of()
+        return found.get(self.range.id) is not self.range
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be written to without a visit."""
+        return False
+
+    @property
+    def is_held(self) -> bool:
+        return False
+
+    def at_hand(self) -> None:
+        return None
+
+    async def released(self) -> None:
+        """The place has waited until its partition serves or has moved."""
+
+    def close(self, reason: Failure | None = None) -> None:
+        """The place closes its own."""
+
+    def end(self, reason: Failure) -> None:
+        """The same."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NotHere(f"Partition.{name} was used of a partition that another place holds")
+
+
+def _refusing(name: str) -> Any:
+    def refuse(self: PartitionElsewhere, *given: object, **named: object) -> NoReturn:
+        raise NotHere(f"Partition.{name} was called of a partition that another place holds")
+
+    return refuse
+
+
+for _name, _member in vars(Partition).items():
+    if callable(_member) and not _name.startswith("__") and _name not in vars(PartitionElsewhere):
+        setattr(PartitionElsewhere, _name, _refusing(_name))

@@ -1,0 +1,99 @@
+"""Places: the processes that hold partitions. A place is asked questions and told things, which are messages. A
+question is answered where it arrives, by its own method `answer`; what that returns or raises comes back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+from armillary import limits
+from armillary.account.account import Account
+from armillary.account.container import Container
+from armillary.account.visits.elsewhere.remembered_answers import RememberedAnswers
+from armillary.clock import Clock
+from armillary.errors import Failure, Kind
+from armillary.model.sendable import Sendable
+
+
+class LocalPlace:
+    """This process as a place that others ask: what the answers to their questions need."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.remembered = RememberedAnswers(account.clock)
+
+    def container(self, rid: bytes) -> Container:
+        container = self.account.container_by_rid(rid)
+        if container is None:
+            raise Failure(Kind.OWNER_NOT_FOUND, "The container was deleted meanwhile.")
+        return container
+
+
+class Question(Sendable, ABC):
+    """Subclasses are dataclasses of plain data, listed in `message_table.py`."""
+
+    __slots__ = ()
+
+    @property
+    def write_id(self) -> bytes | None:
+        """Of a question that changes something: asked again under the same id, it is answered and not done again. Its
+        work goes on when the process that asked waits no more, while that of other questions is cancelled."""
+        return None
+
+    @abstractmethod
+    async def answer(self, here: LocalPlace) -> Any:
+        """Answer it, where it arrived. Failures, MemberFailed and Repeated are raised where it was asked, too."""
+
+
+class Told(Sendable, ABC):
+    """The same for what has no answer: it is lost if the connection is."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def take(self, here: LocalPlace) -> None:
+        """It has arrived."""
+
+
+class Lost(Exception):
+    """The connection to a place ended before the answer came: the question may have arrived or not."""
+
+
+class Place(Protocol):
+    """Another process, to those that ask it."""
+
+    @property
+    def number(self) -> int: ...
+
+    def new_write_id(self) -> bytes: ...
+
+    async def ask(self, question: Question, *, limit_s: float) -> Any:
+        """The answer. Raises Lost; a Failure of the question's, or UNAVAILABLE where too much is asked of the place at
+        once; and TimeoutError if there is no answer by then."""
+
+    def tell(self, message: Told) -> None: ...
+
+
+async def ask(place: Place, question: Question, clock: Clock) -> Any:
+    """The answer of a place: it is asked again after the connection was lost, until its time is over."""
+    ends_s = clock.elapsed_s() + limits.VISIT_SECONDS_MAX
+    left_s = limits.VISIT_SECONDS_MAX
+    while True:
+        try:
+            return await place.ask(question, limit_s=left_s)
+        except Lost:
+            left_s = ends_s - clock.elapsed_s()
+            if left_s > 0:
+                continue
+        except TimeoutError:
+            pass
+        raise no_answer(is_write=question.write_id is not None)
+
+
+def no_answer(*, is_write: bool) -> Failure:
+    message = "The process that holds the partition does not answer."
+    if is_write:
+        message += " Whether this write was stored is not known: read before writing it again."
+        return Failure(Kind.UNAVAILABLE, message)
+    return Failure(Kind.UNAVAILABLE, f"{message} Try again.", retry_after_ms=limits.CLUSTER_RETRY_MS)

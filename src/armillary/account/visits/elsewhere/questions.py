@@ -1,0 +1,64 @@
+"""A visit to a partition of another place as a question to it, and its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from armillary.account.visits import visits
+from armillary.account.visits.elsewhere.place import LocalPlace, Question
+from armillary.account.visits.visits import Visit
+from armillary.partition.budget import Ask
+from armillary.partition.partition import Partition
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of a partition, after a visit."""
+
+    lsn: int
+    item_count: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Answered:
+    """`done` None: the range is being split or merged, or has been; nothing was done or charged."""
+
+    done: Any
+    figures: Figures | None = None
+    next_range: int = 0  # of the map of ranges as the place knows it
+
+
+@dataclass(slots=True)
+class Asked(Question):
+    container: bytes  # rid
+    range_id: int
+    visit: Visit[Any]
+    ask: Ask | None = None
+    id: bytes | None = None  # of a write
+    is_counted: bool = True  # admitted and charged
+
+    @property
+    def write_id(self) -> bytes | None:
+        return self.id
+
+    async def answer(self, here: LocalPlace) -> Answered:
+        container = here.container(self.container)
+        partition = container.partitions.get(self.range_id)
+        if partition is None or partition.is_elsewhere:
+            return Answered(None, next_range=container.state.next_range)
+        visit = self.visit
+        visit.receive(here.account)
+        if self.is_counted:
+            done = await visits.run_at(container, partition, visit, self.ask, is_noted=False)
+        else:
+            done = await visits.run_uncounted_at(container, partition, visit)
+        if done is None:
+            await partition.released()
+        return Answered(done, figures_of(partition), container.state.next_range)
+
+
+def figures_of(partition: Partition) -> Figures:
+    head = partition.head
+    return Figures(partition.lsn, head.item_count, head.size_bytes)
