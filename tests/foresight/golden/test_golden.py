@@ -9,6 +9,7 @@ import random
 import pytest
 from foresight.golden.blind_sets import BLIND_SETS, CapturedSet
 from foresight.golden.data_sets import DATA_SETS, DataSet
+from foresight.golden.fourth_sets import FOURTH_SETS
 from foresight.golden.further_sets import FURTHER_SETS
 from foresight.golden.second_sets import SECOND_SETS
 from support.portions import first
@@ -93,7 +94,7 @@ def test_advice_is_right(data: DataSet) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [*first(6, FURTHER_SETS), *first(5, BLIND_SETS), *SECOND_SETS], ids=lambda data: data.name
+    "data", [*first(6, FURTHER_SETS), *first(5, BLIND_SETS), *SECOND_SETS, *FOURTH_SETS], ids=lambda data: data.name
 )
 def test_advice_on_further_sets_is_right(data: DataSet) -> None:
     profile = profile_of(data, ROWS)
@@ -111,7 +112,9 @@ def test_the_order_of_rows_does_not_matter(data: DataSet) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("rows", [1_000, 5_000, 30_000])
-@pytest.mark.parametrize("data", [*DATA_SETS, *FURTHER_SETS, *BLIND_SETS, *SECOND_SETS], ids=lambda data: data.name)
+@pytest.mark.parametrize(
+    "data", [*DATA_SETS, *FURTHER_SETS, *BLIND_SETS, *SECOND_SETS, *FOURTH_SETS], ids=lambda data: data.name
+)
 def test_advice_is_right_for_any_sample(data: DataSet, rows: int, seed: int) -> None:
     # A thousand rows may leave open whether a value outgrows its partition; the report says how many would tell.
     check(data, advice_on(data, profile_of(data, rows, seed)), must_decide=rows >= ROWS)
