@@ -35,7 +35,7 @@ def _appointments(source: random.Random, number: int, share: float) -> Row:
         "clinicId": f"clinic-{clinic:02}",
         "doctorId": f"clinic-{clinic:02}-d{source.randrange(15):02}",
         "patientId": f"pat-{source.randrange(20_000):06}",
-        "date": at(min(1.0, share + source.random() / 5))[:10],
+        "date": at(share + source.random() / 5)[:10],
         "bookedAt": at(share),
         "reason": words(source, 6),
     }
@@ -153,7 +153,7 @@ def _subscriptions(source: random.Random, number: int, share: float) -> Row:
         "planId": f"plan-{source.randrange(12):02}",
         "status": source.choices(("active", "cancelled", "trial"), (70, 22, 8))[0],
         "startedAt": at(share),
-        "renewsOn": at(min(1.0, share + source.random() / 6))[:10],
+        "renewsOn": at(share + source.random() / 6)[:10],
     }
 
 
@@ -269,6 +269,7 @@ FOURTH_SETS = (
             "/clinicId,/doctorId,/id",
             "/clinicId,/patientId",
             "/doctorId",
+            "{clinicId}-{date}",
         ),
         size_bytes=25 * GB,
         possible=keys("/patientId", "/doctorId", "/id"),
@@ -342,7 +343,7 @@ FOURTH_SETS = (
     DataSet(
         "runs of jobs in few queues",
         _runs,
-        (op("create", 300), op("replace", 900), op("delete", 300), query(30, "/queue", "/state", rows=10)),
+        (op("create", 300), op("replace", 1200), op("delete", 300), query(30, "/queue", "/state", rows=10)),
         keys("/id"),
         frozenset(),
         5 * GB,

@@ -10,13 +10,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from armillary.insight.advice.candidates import ID
+from armillary.insight.advice.candidates import CONCATENATED, ID
 from armillary.insight.advice.reading.leaf_columns import Digests
 from armillary.insight.advice.reading.value_counts import Estimate
 from armillary.insight.advice.scores import Scorer, Scores
 from armillary.limits import GB, KEY_BYTES_MAX, MB
 
 MISSING, CHANGING, FULL, HOT, UNFIT, UNIQUE = "G1", "G2", "G3", "G4", "G5", "G6"
+HOT_WRITES: Final = 0.5  # W, from which on a key is poor
+SURCHARGE_CARE: Final = 2.5  # times its fair share of the hottest partition, beyond which a key is poor
 _MISSING_MAX: Final = 0.01
 _Z95: Final = 1.96
 _ROWS_MAX: Final = 1_000_000_000
@@ -29,6 +31,7 @@ class Gate:
     text: str
     example: str
     rows_needed: int = 0  # of the sample, where more would decide it
+    clause: str = ""  # the same with the key as its subject, where its name does not say it
 
 
 def gates_of(scores: Scores, scorer: Scorer, unique_indexes: Sequence[Collection[str]] = ()) -> list[Gate]:
@@ -36,7 +39,7 @@ def gates_of(scores: Scores, scorer: Scorer, unique_indexes: Sequence[Collection
         _missing(scores),
         _changing(scores, scorer),
         _full(scores, scorer),
-        _hot(scores, scorer) or _clock(scores),
+        _hot(scores, scorer) or _clock(scores) or _asked_time(scores),
         _unfit(scores),
         _unique(scores, unique_indexes),
     ]
@@ -125,7 +128,30 @@ def _clock(scores: Scores) -> Gate | None:
         f"it hangs on when items are written whether one value gets all writes of {grain_text(clock.grain_s)}: no path "
         f"is known to be the time of writing, and {path} may be (a capture tells: --requests)"
     )
-    return Gate(HOT, False, text, scores.top_name)
+    clause = f"may get all writes of {grain_text(clock.grain_s)} on one value"
+    return Gate(HOT, False, text, scores.top_name, clause=clause)
+
+
+def _asked_time(scores: Scores) -> Gate | None:
+    """A time by which planned queries find the key. They may all ask for the present one, as schedules do, so that one
+    partition serves them, and rates do not say for which."""
+    candidate, profiles = scores.candidate, scores.values.paths
+    placing = profiles if candidate.kind == CONCATENATED else profiles[:1]
+    if not all(profile is not None and profile.is_time for profile in placing):
+        return None
+    if scores.concentration is not None and scores.concentration.value >= HOT_WRITES:
+        return None  # the writes alone say that it is poor
+    total_ru, asked_ru = scores.loads.total_ru, scores.demands.planned_query_ru
+    times_fair = 1.0 + asked_ru / total_ru * (scores.judged_partitions - 1) if total_ru else 1.0
+    if times_fair <= SURCHARGE_CARE:
+        return None
+    text = (
+        f"it hangs on the times that queries ask for: the planned rates do not say, and if all name one value of "
+        f"{candidate.paths[0]}, such as the present one, its partition has {times_fair:.1f} times its fair share "
+        "(a capture tells: --requests)"
+    )
+    clause = "may be asked for one value by most queries, such as the present one"
+    return Gate(HOT, False, text, scores.top_name, clause=clause)
 
 
 def _unfit(scores: Scores) -> Gate | None:

@@ -89,6 +89,7 @@ class KeyDemands:
         self._top = float(sizes[0] / sizes.sum()) if len(sizes) else 1.0
         self._prefixes = self._prefix_shares() if self._candidate.kind == HIERARCHICAL else np.empty(0)
         self.hottest_value_ru = 0.0
+        self.planned_query_ru = 0.0  # of queries that name a key, or first levels of one, which is not known
         self.visited: list[tuple[Operation, Route]] = []
         self.demands: list[Demand] = [demand for each in load.operations for demand in self._of(each)]
 
@@ -131,6 +132,8 @@ class KeyDemands:
 
     def _keyed(self, operation: Operation, rate: float, charge_ru: float) -> KeyedDemand:
         own = self._values.of(operation.values) if operation.values else None
+        if own is None and operation.is_query:
+            self.planned_query_ru += rate * charge_ru
         keys: PlacedKeys
         is_now = self._is_clock and operation.kind in CREATING
         if own is not None and len(own) >= _SEEN_MIN and not is_now:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from armillary.insight.advice.candidates import ID, KINDS, Candidate
-from armillary.insight.advice.gates import Gate
+from armillary.insight.advice.gates import HOT_WRITES, SURCHARGE_CARE, Gate
 from armillary.insight.advice.scores import Scorer, Scores
 from armillary.insight.verdict import CARE, GOOD, POOR
 
@@ -25,9 +25,8 @@ WORDS: Final = {
     UNDECIDED: "undecided",
 }
 _RANK: Final = {GOOD: 0, CARE: 1, POOR: 2, UNDECIDED: 3, IMPOSSIBLE: 4}
-SURCHARGE_GOOD, SURCHARGE_CARE = 1.5, 2.5
+SURCHARGE_GOOD: Final = 1.5
 BEST_GOOD, BEST_CARE = 1.25, 2.0
-HOT_WRITES: Final = 0.5  # W
 TIE: Final = 0.05
 ROWS_MIN: Final = 1_000
 

@@ -16,6 +16,7 @@ from armillary.insight.advice.gates import (
     CHANGING,
     FULL,
     HOT,
+    HOT_WRITES,
     MISSING,
     UNFIT,
     Gate,
@@ -25,7 +26,7 @@ from armillary.insight.advice.gates import (
     size_text,
 )
 from armillary.insight.advice.key_demands import ALL
-from armillary.insight.advice.ranking import HOT_WRITES, SURCHARGE_GOOD, WORDS, Judged, may_be_hot
+from armillary.insight.advice.ranking import SURCHARGE_GOOD, WORDS, Judged, may_be_hot
 from armillary.insight.advice.reading.value_counts import Estimate
 from armillary.insight.advice.scores import Scores
 from armillary.insight.planning import distributions
@@ -130,6 +131,8 @@ def _gate_clause(gate: Gate, scores: Scores, advice: Advice) -> str:
             share = f"{percent(scores.rising.value)} of the newest writes"
         name = f" for {name_text(scores.largest_name)}" if scores.largest_name else ""
         return f"alone {hedge}reaches {limit}{name}{when_text(scores, advice)} ({share})"
+    if gate.clause:
+        return gate.clause
     if gate.name == HOT:
         name = f" ({name_text(scores.hottest_name)})" if scores.hottest_name else ""
         return f"{hedge}puts {scores.hottest_value_ru:,.0f} RU/s on one value{name}"

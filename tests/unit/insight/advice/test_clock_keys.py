@@ -19,6 +19,7 @@ from armillary.insight.advice.candidates import asked_for
 from armillary.insight.advice.gates import HOT
 from armillary.insight.advice.ranking import UNDECIDED
 from armillary.insight.advice.reading.clock_values import MONTH_S, grain_of
+from armillary.insight.advice.reading.leaf_columns import digest_number
 from armillary.insight.advice.reading.row_times import DAY_S, seconds_of
 from armillary.insight.advice.request_load import Operation
 from armillary.insight.verdict import CARE, GOOD, POOR
@@ -164,3 +165,26 @@ def test_composed_keys_are_read_as_reports_write_them() -> None:
     for text in ("{a}-{b:day}", "{a/b}-{c}", "{a}-{0..15}", "{at:month}"):
         assert asked_for(text).text == text
     assert asked_for("{a}").text == "/a"
+
+
+def _visit(source: random.Random, number: int) -> Row:
+    """Of a schedule: its days lie ahead of the time of writing, so that no write makes one of them hot."""
+    written = BEGIN + timedelta(hours=number)
+    day = written + timedelta(days=source.randrange(60))
+    room = f"r{source.randrange(90)}"
+    return {"id": f"v{number}", "bookedAt": written.isoformat(), "day": day.strftime("%Y-%m-%d"), "room": room}
+
+
+def test_planned_queries_by_a_time_may_all_ask_for_the_present_one() -> None:
+    by_day = (Operation("create", 5.0), query(100.0, "/day", "/room"), query(5.0, "/room"))
+    advice = advice_on(_visit, 2_000, *by_day, asked=["/day", "/day,/room"])
+    for key in ("/day", "/day,/room"):
+        assert of(advice, key).word == UNDECIDED and gates(advice, key) == {HOT: False}
+    assert advice.best is not None and advice.best.key == "/room"
+    assert "/day may be asked for one value by most queries" in wording.headline(advice)
+    # Where the days that were asked for are known, or few queries name them, nothing hangs on them.
+    days = np.array([digest_number(_visit(random.Random(number), number)["day"]) for number in range(1_500)], np.uint64)
+    seen = Operation("query", 100.0, frozenset({"/day"}), rows=10, values={"/day": days})
+    assert of(advice_on(_visit, 2_000, seen, asked=["/day"]), "/day").word == GOOD
+    rarely = (Operation("create", 50.0), query(1.0, "/day"), query(100.0, "/room"))
+    assert gates(advice_on(_visit, 2_000, *rarely, asked=["/day"]), "/day") == {}
