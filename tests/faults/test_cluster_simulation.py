@@ -20,6 +20,8 @@ REACHED = (
     *("rows pushed", "nothing pushed", "calls lost between nodes", "words without a lease"),
     *("bounded reads", "refreshed reads", "rows held back"),
     *("rows forgotten", "confirmations of another row", "fences overtaken", "rows trimmed", "confirmed and not stored"),
+    *("takes lost", "groups of several rows"),
+    *("appends that came late", "appends that came again", "renewals that came late", "takes that came late"),
     *("rows: EMPTY", "reads refused without the lease"),  # answers without the lease
     *("writes refused: NOT_LEADER", "writes unknown: UNAVAILABLE", "writes refused: STORAGE_FULL"),
 )

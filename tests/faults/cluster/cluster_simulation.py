@@ -11,8 +11,11 @@ import asyncio
 import random
 from bisect import bisect
 from collections import Counter
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import patch
 
 from faults.checkers.items import NEVER, Call, Said, Verb, check_items
 from faults.cluster.rare_orders import ORDERS, CountingLog, counted
@@ -23,7 +26,9 @@ from faults.ledger import Violation
 
 from armillary import limits
 from armillary.errors import Failure, Kind
+from armillary.limits import LOG_ROW_BYTES_MAX
 from armillary.storage.engine import Txn, View
+from armillary.storage.log import rows
 from armillary.storage.log.memory_log import MemoryLog, MemoryLogServer
 from armillary.storage.log.replicated_log import LogUnavailable
 from armillary.storage.log.rows import Place, Row, RowKind, read_group
@@ -37,6 +42,8 @@ STORE = 1
 ITEMS = ("a", "b", "c")
 NODES = ("n1", "n2", "n3")
 GENERATION = b"simulated log 01"
+TOGETHER_SHARE = 0.15  # of the requests, in such a run
+SMALL_ROW_BYTES = 40  # in such a run: of one or two items; followers read a group in several portions
 RARE_SHARE = 0.6  # of the faults, in a run that has rare orders of events
 
 
@@ -97,7 +104,7 @@ class Node:
     async def start(self) -> None:
         world = self.world
         log = CountingLog(world.server, world.clock, self.trouble)
-        log.counters = world.counters
+        log.world, log.dice = world, random.Random(f"{world.seed}/{self.name}/again/{world.loop.now_s}")
         try:
             await MemoryLog(world.server, world.clock).register(self.name)
             replica = LocalReplica.open(
@@ -193,8 +200,17 @@ class World:
         self.network = Network(random.Random(f"{self.seed}/network"), self.clock, self.counters, self._find)
         self.nodes = [Node(name, self) for name in NODES]
         self._values = 0
+        self._begun: set[asyncio.Task[None]] = set()
+        # In half of the runs with rare orders: repetitions may prevent what an order is for.
+        self.has_repeated_calls = self.has_rare_orders and random.Random(f"{self.seed}/repeated").random() < 0.5
         self.is_quiet = False  # few requests
         self.is_silent = False  # none but reads, and what an order of events asks for
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """What goes on beside, until the faults end."""
+        task = asyncio.ensure_future(work)
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
 
     def _find(self, name: str) -> Leadership | None:
         return next((node.leadership for node in self.nodes if node.name == name), None)
@@ -229,31 +245,53 @@ class World:
 
     async def _ask(self, client: str, node: Node, dice: random.Random) -> bool:
         """One request. Returns whether the node has answered it."""
+        if self.has_repeated_calls and dice.random() < TOGETHER_SHARE:
+            return await self._write_together(client, node)
         item = dice.choice(ITEMS)
         verb = dice.choice([Verb.READ, Verb.READ, Verb.UPSERT, Verb.CREATE, Verb.REPLACE, Verb.DELETE])
         self._values += 1
         value = f"v{self._values}"
-        begun = self.loop.now_s
         engine = node.engine
         if engine is None:
             return False
         if verb is Verb.READ:
-            return self._read(client, node, item, begun)
+            return self._read(client, node, item, self.loop.now_s)
+        written = value if verb is not Verb.DELETE else None
+        return await self._answered(client, engine, {item: written}, verb, _write(engine, item, verb, value))
+
+    async def _write_together(self, client: str, node: Node) -> bool:
+        """All items in one transaction, whose rows are several."""
+        self._values += 1
+        values: dict[str, str | None] = dict.fromkeys(ITEMS, f"v{self._values}")
+        engine = node.engine
+        if engine is None:
+            return False
+        return await self._answered(client, engine, values, Verb.UPSERT, _write_all(engine, f"v{self._values}"))
+
+    async def _answered(
+        self,
+        client: str,
+        engine: ReplicatedEngine,
+        written: dict[str, str | None],
+        verb: Verb,
+        writing: Awaitable[tuple[Said, bool | None]],
+    ) -> bool:
+        """Note what a write was answered. Returns whether it was."""
+        begun = self.loop.now_s
         try:
-            said, found = await _write(engine, item, verb, value)
+            said, found = await writing
         except Failure as failure:
-            said = Said.UNKNOWN if "not known" in failure.message else Said.REFUSED
+            said, found = Said.UNKNOWN if "not known" in failure.message else Said.REFUSED, None
             self.counters[f"writes {said.value}: {failure.kind.name}"] += 1
             if failure.kind not in (Kind.NOT_LEADER, Kind.UNAVAILABLE, Kind.STORAGE_FULL):
                 raise
-            found = None
         except asyncio.CancelledError:
-            written = value if verb is not Verb.DELETE else None
-            self.calls.append(Call(client, item, verb, begun, NEVER, Said.UNKNOWN, written))
+            for item, value in written.items():
+                self.calls.append(Call(client, item, verb, begun, NEVER, Said.UNKNOWN, value))
             raise
         ended = NEVER if said is Said.UNKNOWN else self.loop.now_s
-        written = value if verb is not Verb.DELETE else None
-        self.calls.append(Call(client, item, verb, begun, ended, said, written, was_there=found))
+        for item, value in written.items():
+            self.calls.append(Call(client, item, verb, begun, ended, said, value, was_there=found))
         self.counters[f"{verb.value} {said.value}"] += 1
         if said is Said.OK:
             place = engine.replica.position.place
@@ -477,7 +515,7 @@ class World:
         work = [asyncio.ensure_future(self.client(f"c{number}")) for number in range(clients)]
         work.append(asyncio.ensure_future(self.reader()))
         await self.nemesis(troubles)
-        for each in work:
+        for each in (*work, *self._begun):
             each.cancel()  # those that wait for a node that died have no answer
         await asyncio.gather(*work, return_exceptions=True)
         await self._heal()
@@ -589,6 +627,7 @@ class World:
                 )
         for row in self.archive.values():
             self.counters[f"rows: {row.kind.name}"] += 1
+            self.counters["groups of several rows"] += not row.is_last
 
     def _judge_times(self) -> None:
         """A follower has all rows up to the time that it says it has reached."""
@@ -621,6 +660,15 @@ async def _write(engine: ReplicatedEngine, item: str, verb: Verb, value: str) ->
     return await engine.store(STORE).write(run)
 
 
+async def _write_all(engine: ReplicatedEngine, value: str) -> tuple[Said, bool | None]:
+    def run(txn: Txn) -> None:
+        for item in ITEMS:
+            txn.put(item.encode(), value.encode())
+
+    await engine.store(STORE).write(run)
+    return Said.OK, None
+
+
 class ArchivingServer(MemoryLogServer):
     """Keeps the rows that are trimmed, for the judgement at the end."""
 
@@ -650,7 +698,13 @@ def simulate(
     try:
         asyncio.set_event_loop(loop)
         world = World(seed, loop, SimulatedClock(loop, seed), has_rare_orders=has_rare_orders, is_set_back=is_set_back)
-        with counted(world.counters):
+        row_bytes = SMALL_ROW_BYTES if world.has_repeated_calls else LOG_ROW_BYTES_MAX
+        read_bytes = 4 * SMALL_ROW_BYTES if world.has_repeated_calls else limits.LOG_READ_BYTES
+        with (
+            counted(world.counters),
+            patch.object(rows, "LOG_ROW_BYTES_MAX", row_bytes),
+            patch.object(limits, "LOG_READ_BYTES", read_bytes),
+        ):
             loop.run_until_complete(world.run(clients, troubles))
         return world
     finally:

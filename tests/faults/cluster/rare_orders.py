@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -14,9 +15,13 @@ from armillary.storage.log.rows import Place, Row
 from armillary.storage.replication.rows_waiting import RowsWaiting
 
 if TYPE_CHECKING:
+    import random
     from collections import Counter
 
     from faults.cluster.cluster_simulation import World
+
+REPEATED_SHARE = 0.1  # of the calls that are sent again
+SOON_S_MAX, LATE_S_MAX = 0.005, 6.0  # also before the first one has come
 
 Order = Callable[["World"], Awaitable[None]]
 
@@ -111,16 +116,54 @@ ORDERS: Sequence[Order] = (late_answer_to_a_renewal, late_fence, row_read_and_lo
 
 
 class CountingLog(MemoryLog):
-    """Counts fences that came too late."""
+    """Counts attempts to lead that failed. Where the world has that, calls also reach the server a second time,
+    before or after others: what a connection had sent before it broke."""
 
-    counters: Counter[str]
+    world: World
+    dice: random.Random
     _is_fencing = False
 
+    async def append(self, rows: Sequence[Row]) -> None:
+        server = self._server
+
+        def arrive() -> str:
+            is_new = server.at(rows[0].seq) is None
+            return ("appends that came late" if is_new else "appends that came again") if server.add(rows) else ""
+
+        self._send_again(arrive)
+        await super().append(rows)
+
+    async def renew(self, seen: LeaderState, confirmed: Place) -> LeaderState | None:
+        def arrive() -> str:
+            return self._replaced("renewals that came late", seen, replace(seen, confirmed=confirmed))
+
+        self._send_again(arrive)
+        return await super().renew(seen, confirmed)
+
     async def take(self, seen: LeaderState, node: str, time_us: int) -> tuple[LeaderState, Row] | None:
+        def arrive() -> str:  # and the connection breaks before the fence
+            return self._replaced("takes that came late", seen, replace(seen, epoch=seen.epoch + 1, node=node))
+
+        self._send_again(arrive)
         self._is_fencing = False
         taken = await super().take(seen, node, time_us)
-        self.counters["fences overtaken"] += taken is None and self._is_fencing
+        self.world.counters["fences overtaken" if self._is_fencing else "takes lost"] += taken is None
         return taken
+
+    def _replaced(self, what: str, seen: LeaderState, wanted: LeaderState) -> str:
+        if self._server.state != seen:
+            return ""
+        self._server.state = replace(wanted, renewals=seen.renewals + 1)
+        return what
+
+    def _send_again(self, arrive: Callable[[], str]) -> None:
+        if self.world.has_repeated_calls and self.dice.random() < REPEATED_SHARE:
+            self.world.begin(self._arrive(arrive, self._server.lineage))
+
+    async def _arrive(self, arrive: Callable[[], str], lineage: int) -> None:
+        await self._clock.sleep(self.dice.uniform(0.0, self.dice.choice([SOON_S_MAX, LATE_S_MAX])))
+        if self._server.lineage == lineage and (what := arrive()):  # else its server is gone
+            self.world.counters[what] += 1
 
     async def _begin(self, call: str) -> None:
         await super()._begin(call)

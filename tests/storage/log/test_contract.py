@@ -44,11 +44,13 @@ async def test_rows_come_back_as_they_were_appended(open_log: OpenLog) -> None:
 async def test_reading_is_bounded_by_bytes_and_gives_one_row_at_least(open_log: OpenLog) -> None:
     log = await open_log()
     _, fence = await lead(log)
-    await append(log, fence.place, *[bytes(1_000)] * 10)
+    last = await append(log, fence.place, *[bytes(1_000)] * 10)
     assert [row.seq for row in await log.read(1, 2_500)] == [2, 3]
     assert [row.seq for row in await log.read(3, 10)] == [4]
     assert [row.seq for row in await log.read(3, 10, is_certain=True)] == [4]
     assert await log.read(11, 10) == []
+    await append(log, last, bytes(1_000), b"small")
+    assert [row.seq for row in await log.read(10, 1_500)] == [11], "a row behind one that is too large is not read"
 
 
 async def test_an_append_is_repeated_without_effect(open_log: OpenLog) -> None:

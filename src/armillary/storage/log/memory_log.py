@@ -201,9 +201,12 @@ class MemoryLog:
         found: list[Row] = []
         size_bytes = 0
         for row in self._server.rows:
-            if row.seq > after_seq and (not found or size_bytes + len(row.data) <= bytes_max):
-                found.append(row)
-                size_bytes += len(row.data)
+            if row.seq <= after_seq:
+                continue
+            size_bytes += len(row.data)
+            if found and size_bytes > bytes_max:
+                break
+            found.append(row)
         await self._faults.after("read")
         return found
 
