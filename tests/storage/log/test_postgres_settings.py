@@ -12,7 +12,7 @@ import pytest
 from support.log_rows import append, lead, next_rows
 from support.postgres import PostgresServer, PostgresTrio
 from support.tcp_proxy import TcpProxy
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, until
 
 from armillary.storage.log.postgres_checks import ServerFacts, check, standby_names
 from armillary.storage.log.postgres_connections import host_urls
@@ -98,15 +98,22 @@ def test_urls_of_several_hosts() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("fsync", "off"), ("full_page_writes", "off")])
 async def test_settings_are_checked_when_opening_and_with_every_renewal(
-    postgres: PostgresServer, database: str, name: str, value: str
+    postgres: PostgresServer, database: str, name: str, value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = await PostgresLog.open(database, allows_single=True)
     state, fence = await lead(log)
+    last = await append(log, fence.place, b"one")
     async with configured(postgres, name, value):
         with pytest.raises(LogRefused, match=f"{name} = on"):
             await log.renew(state, fence.place)
         with pytest.raises(LogRefused, match=f"{name} = on"):
+            await log.take(state, "b", 2_000)
+        with pytest.raises(LogRefused, match=f"{name} = on"):
             await PostgresLog.open(database, allows_single=True)
+        appending = asyncio.create_task(append(log, last, b"two"))
+        await until(lambda: "is repeated" in caplog.text, "the append was refused")
+        assert not appending.done(), "acknowledged by a server that promises too little"
+    assert (await appending).seq == last.seq + 1
     assert await log.renew(state, fence.place) is not None
     await log.close()
 

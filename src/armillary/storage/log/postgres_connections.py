@@ -243,6 +243,11 @@ class Lane:
 
         return await self.run(work)
 
+    def cut(self, reason: str) -> None:
+        """End the session, also if a call uses it: its outcome is unknown then. The next call opens another one."""
+        if self._session is not None:
+            self._session.cut(reason)
+
     def close(self) -> None:
         self._is_closed = True
         if self._session is not None:

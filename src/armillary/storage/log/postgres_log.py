@@ -97,6 +97,7 @@ class PostgresLog:
 
     async def take(self, seen: LeaderState, node: str, time_us: int) -> tuple[LeaderState, Row] | None:
         async def work(session: Session) -> tuple[LeaderState, Row] | None:
+            await self._check(session)
             connection = session.connection
             tables_end = 0
             async with connection.transaction():
@@ -120,7 +121,7 @@ class PostgresLog:
 
     async def renew(self, seen: LeaderState, confirmed: Place) -> LeaderState | None:
         async def work(session: Session) -> Any:
-            await self._connector.check(session)
+            await self._check(session)
             return await self._replace(session, sql.RENEW, seen, confirmed.pack())
 
         found = await self._leading.run(work)
@@ -139,11 +140,14 @@ class PostgresLog:
         async def work(session: Session) -> bool:
             return await self._append(session, rows)
 
+        told = ""
         while not self._is_closed:
             try:
                 is_ours = await self._appending.run(work)
             except LogUnavailable as error:
-                _log.warning("the outcome of an append is unknown, it is repeated: %s", error)
+                if told != str(error):  # not with each attempt
+                    told = str(error)
+                    _log.warning("the outcome of an append is unknown, it is repeated: %s", error)
                 await asyncio.sleep(limits.LOG_RETRY_SECONDS)
                 continue
             if not is_ours:
@@ -259,6 +263,15 @@ class PostgresLog:
         self._is_closed = True
         for lane in (self._appending, self._leading, self._reading, self._upkeep):
             lane.close()
+
+    async def _check(self, session: Session) -> None:
+        """Check the server's configuration again. If it promises too little now, nothing more is appended: the session
+        for that is opened anew, and so refused until the configuration is right."""
+        try:
+            await self._connector.check(session)
+        except LogRefused as refusal:
+            self._appending.cut(str(refusal))
+            raise
 
     async def _append(self, session: Session, rows: Sequence[Row]) -> bool:
         """One attempt. Returns whether the rows are in the log, as the standbys have it too."""
