@@ -12,6 +12,7 @@ from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.compiling.constants import folded
 from armillary.languages.sql.planning.partition_queries import (
     LAST,
+    Feature,
     call,
     coalesced,
     enveloped,
@@ -52,7 +53,7 @@ def is_component(bound: BoundQuery) -> bool:
     )
 
 
-def hybrid_plan(bound: BoundQuery) -> tuple[dict[str, Any], list[str]]:
+def hybrid_plan(bound: BoundQuery) -> tuple[dict[str, Any], list[Feature]]:
     """The `hybridSearchQueryInfo` of a plan, and the features that the client must support."""
     query, selection = bound.original, bound.selection
     if query.select.is_distinct:

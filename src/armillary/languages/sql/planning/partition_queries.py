@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from armillary import limits
 from armillary.errors import bad_request
@@ -42,12 +42,33 @@ _STAGED = (
 )
 
 
+# What a client must be able to merge, by the names that clients announce. Each announces only some of them
+# (tests/conformance/test_sql_features.py), and the others are refused to it.
+Feature = Literal[
+    "Aggregate",
+    "CountIf",
+    "DCount",
+    "Distinct",
+    "GroupBy",
+    "HybridSearch",
+    "ListAndSetAggregate",
+    "MultipleAggregates",
+    "MultipleOrderBy",
+    "NonStreamingOrderBy",
+    "NonValueAggregate",
+    "OffsetAndLimit",
+    "OrderBy",
+    "Top",
+    "WeightedRankFusion",
+]
+
+
 @dataclass(slots=True)
 class Partial:
     """The `queryInfo` of a plan."""
 
     info: dict[str, Any]
-    features: list[str]  # that the client must support
+    features: list[Feature]  # that the client must support
 
 
 def nothing_to_merge() -> dict[str, Any]:

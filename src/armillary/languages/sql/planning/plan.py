@@ -11,7 +11,7 @@ from typing import Any
 from armillary.errors import Failure, bad_request
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.languages.sql.planning.hybrid_search import hybrid_plan, is_hybrid
-from armillary.languages.sql.planning.partition_queries import nothing_to_merge, partial_of
+from armillary.languages.sql.planning.partition_queries import Feature, nothing_to_merge, partial_of
 from armillary.model.indexes.index_paths import path_text
 from armillary.model.keys import PartitionKeyDefinition, parse_path
 from armillary.query.conditions import Condition, pinned_prefixes
@@ -39,12 +39,12 @@ def query_plan(
     return plan | {"queryRanges": _query_ranges(bound.condition, definition)}
 
 
-def merged_features(bound: BoundQuery) -> set[str]:
+def merged_features(bound: BoundQuery) -> set[Feature]:
     """What a client must support to merge a query. Refused if no client can merge it."""
     return set(hybrid_plan(bound)[1] if is_hybrid(bound) else partial_of(bound).features)
 
 
-def _check_features(needed: list[str], supported: str | None) -> None:
+def _check_features(needed: list[Feature], supported: str | None) -> None:
     if supported is None:
         return
     known = {name.strip().lower() for name in supported.split(",")}
