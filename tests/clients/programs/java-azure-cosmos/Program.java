@@ -650,7 +650,7 @@ public final class Program {
                 Steps.until("changes after the split were delivered", () -> seen.values().stream().filter(n -> n >= 500).count() == ITEMS);
                 Steps.until("the children have leases", () -> processor.getCurrentState().block().size() == 5);
             } finally {
-                stop(processor);
+                processor.stop().block();
             }
         });
         Steps.step("change-feed-processor-of-plain-items", () -> {
