@@ -5,6 +5,7 @@ One server with a stopped clock answers all; one process for each width runs the
 
 from __future__ import annotations
 
+import argparse
 import ast
 import fcntl
 import json
@@ -26,6 +27,8 @@ from support.process import KEY, READY_S, ServerProcess, clean_environment
 from support.server_operator import Operator
 
 import armillary
+from armillary.tools.cli import _parser
+from armillary.tools.guide.command_parser import commands_of
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 WORKLOADS = Path(__file__).parents[1] / "foresight" / "workloads"
@@ -94,6 +97,21 @@ WITHOUT_SERVER = (
     "simulate",
     "simulate-varied",
     "backup-list",
+)
+# All others: what they print has no columns, or is a table of a command above (the tour, the prompt, a trial's states).
+WITHOUT_TABLE = frozenset(
+    (
+        *("serve", "emulator", "demo", "trust", "portal", "help", "completion", "version", "health"),
+        *("databases create", "databases delete", "containers create", "containers delete"),
+        *("scale", "split", "merge", "migrate", "report", "shell", "feed tail", "import", "export"),
+        *("script show", "script put", "script delete", "capture start", "capture stop", "capture save"),
+        *("capture delete", "snapshot", "restore", "backup create", "backup verify", "backup restore", "backup prune"),
+        *("check", "upgrade", "config check", "config show", "connection-strings"),
+        *("account-keys connection-strings", "account-keys regenerate"),
+        *("faults add", "faults remove", "faults clear", "clock stop", "clock advance", "clock run"),
+        *("cluster init", "cluster leave", "cluster reset-log", "cluster failover", "cluster failover-region"),
+        *("cluster drain", "cluster undrain", "cluster remove"),
+    )
 )
 PROCEDURE = """function sum() {
   __.filter(doc => doc.total > 0, (error, docs) => __.response.setBody(docs.length));
@@ -235,6 +253,27 @@ def test_every_table_of_the_commands_is_among_them(screens: dict[int, dict[str, 
     for width in WIDTHS:
         drawn = {(file, line) for file, line in json.loads((directory / f"commands-{width}.json.tables").read_text())}
         assert drawn == drawing
+
+
+def all_commands(parser: argparse.ArgumentParser, *path: str) -> Iterator[str]:
+    verbs = commands_of(parser)
+    if not verbs:
+        yield " ".join(path)
+    for verb, below in verbs.items():
+        yield from all_commands(below, *path, verb)
+
+
+def test_every_command_is_among_them_or_prints_no_table() -> None:
+    """By the parsers: a new command is put into one of the two lists."""
+    program = _parser()
+    shown = set()
+    for words in COMMANDS.values():
+        given = vars(program.parse_args(words))
+        verb = given.get("verb") or next(iter(commands_of(commands_of(program)[words[0]])), "")
+        shown.add(f"{words[0]} {verb}".strip())
+    commands = set(all_commands(program))
+    assert shown <= commands
+    assert commands - shown == WITHOUT_TABLE
 
 
 def test_every_snapshot_has_its_command() -> None:

@@ -96,57 +96,26 @@ def test_the_ports_of_the_image_are_those_of_the_emulator() -> None:
     assert vars(PARSER.parse_args(shlex.split(command.partition(" ||")[0])[1:])) == {"command": "health"}
 
 
-def test_variables_of_the_first_image() -> None:
+def test_variables_of_the_emulators_images_together(tmp_path: Path) -> None:
+    """tests/unit/tools/test_emulator_variables.py has each of them alone."""
     settings = accepted(
         AZURE_COSMOS_EMULATOR_PARTITION_COUNT="10",
         AZURE_COSMOS_EMULATOR_ENABLE_DATA_PERSISTENCE="true",
-        AZURE_COSMOS_EMULATOR_IP_ADDRESS_OVERRIDE="192.168.1.4",
         AZURE_COSMOS_EMULATOR_ENABLE_MONGODB_ENDPOINT="4.0",
         AZURE_COSMOS_EMULATOR_ARGS="/Port=9000 /MongoPort=10250 /EnableRateLimiting /NoUI /Consistency=Strong",
     )
-    assert (settings.advertise, settings.mongo_version) == ("192.168.1.4", "4.2")
     assert (settings.sql_port, settings.mongo_port, settings.throughput) == (9000, 10250, "enforce")
-    assert (settings.is_in_memory, settings.consistency) == (False, "Strong")
+    assert (settings.mongo_version, settings.is_in_memory, settings.consistency) == ("4.2", False, "Strong")
     named = " ".join(settings.warnings)
     assert all(word in named for word in ("PARTITION_COUNT", "ENABLE_MONGODB_ENDPOINT", "/NoUI"))
-    assert accepted(AZURE_COSMOS_EMULATOR_ENABLE_DATA_PERSISTENCE="false").is_in_memory
-    assert "true or false" in refused(AZURE_COSMOS_EMULATOR_ENABLE_DATA_PERSISTENCE="perhaps")
-    assert "Cassandra" in refused(AZURE_COSMOS_EMULATOR_ENABLE_CASSANDRA_ENDPOINT="true")
-    assert "AZURE_COSMOS_EMULATOR_FOO" in refused(AZURE_COSMOS_EMULATOR_FOO="1")
-    assert "/Shutdown is not known" in refused(AZURE_COSMOS_EMULATOR_ARGS="/Shutdown")
-    assert "needs a value" in refused(AZURE_COSMOS_EMULATOR_ARGS="/Port")
-    assert "expected base64" in refused(AZURE_COSMOS_EMULATOR_KEY="short")
-
-
-def test_variables_and_arguments_of_vnext(tmp_path: Path) -> None:
-    key = tmp_path / "key"
-    key.write_text(OWN_KEY + "\n")
-    settings = accepted(
-        PROTOCOL="https",
-        PORT="9001",
-        EXPLORER_PORT="9002",
-        KEY_FILE=str(key),
-        DATA_PATH="/elsewhere",
-        LOG_LEVEL="warn",
-        GATEWAY_PUBLIC_ENDPOINT="https://cosmos.example:8443/",
-        ENABLE_TELEMETRY="true",
-        ENABLE_OTLP_EXPORTER="false",
-    )
-    assert (settings.requires_tls, settings.sql_port, settings.portal_port) == (True, 9001, 9002)
-    assert (settings.key, str(settings.directory), settings.log_level) == (OWN_KEY, "/elsewhere", "warning")
-    assert settings.advertise == "cosmos.example:8443"
-    assert any("ENABLE_TELEMETRY: nothing is sent" in each for each in settings.warnings)
     same = accepted("--protocol", "https", "--port", "9001", "--log-level", "trace", "--enable-explorer", "false")
     assert (same.requires_tls, same.sql_port, same.log_level, same.portal) == (True, 9001, "debug", "off")
     assert (same.portal_port, same.health_port) == (None, 8080)
     assert accepted("--enable-explorer").portal == "login"
-    assert accepted(CERT_PATH="both.pem").tls_key == Path("both.pem")
-    assert "openssl pkcs12 -in own.pfx" in refused(CERT_PATH="own.pfx")
-    assert "password" in refused(CERT_SECRET="x")
-    assert "not exported" in refused(ENABLE_OTLP_EXPORTER="true")
-    assert "expected http, https" in refused(PROTOCOL="ftp")
+    assert accepted("--port", "9001", PORT="9002").sql_port == 9001, "arguments come first"
+    key = tmp_path / "key"
+    key.write_text(OWN_KEY + "\n")
     assert "PROTOCOL" in refused(PROTOCOL="https", EXPLORER_PROTOCOL="http")
-    assert "expected one of quiet" in refused(LOG_LEVEL="loud")
     assert "both give the same secret" in refused(KEY_FILE=str(key), ARMILLARY_KEY=OWN_KEY)
     assert "say different things" in refused(PORT="1", AZURE_COSMOS_EMULATOR_ARGS="/Port=2")
     assert "has no effect" in refused(DATA_PATH="/d", AZURE_COSMOS_EMULATOR_ENABLE_DATA_PERSISTENCE="false")
