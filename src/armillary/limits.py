@@ -390,6 +390,8 @@ PAST_RANGES_MAX = 256  # ranges that were split or merged away and are still kno
 # Of one partition, in memory: items with ever new property names must not fill it. Numbers of other paths are read from
 # the store each time.
 PATHS_REMEMBERED_MAX = 10_000
+ITEM_SHAPES_REMEMBERED_MAX = 64  # lists of an item's index paths, of each partition: 400 KB if all are longest
+ITEM_SHAPE_PATHS_MAX = 100  # of one of them; longer ones are looked up path by path
 TINY_PARTITION_BYTES = MB  # a smaller partition is divided at the middle of its hash range
 OUTGROWN_SHARE = 20  # a partition that could not be divided is examined again after growing by a twentieth
 MERGE_PARTITION_RU_MAX = 3_000  # service: partitions with less throughput may be merged

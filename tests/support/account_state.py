@@ -85,7 +85,7 @@ def _partition(partition: Partition) -> dict[str, Any]:
         "records": _sessions(partition.records),
         "is_moved": partition.is_moved,
         "is_dropped": partition.is_dropped,
-        "paths": partition._paths,
+        "paths": partition.paths,
         "meter": _meter(partition.meter),
     }
 

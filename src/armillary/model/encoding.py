@@ -44,7 +44,7 @@ _unpack_double = struct.Struct(">d").unpack
 _INVERTED = bytes(255 - byte for byte in range(256))
 _NAN = TAG_NUMBER + bytes(8)
 # Between the tag and the last byte, which says whether the string is complete or was cut.
-_TERM_BODY_MAX = TERM_BYTES_MAX - 2
+PLAIN_TERM_MAX = TERM_BYTES_MAX - 2
 _LONG = 4_096  # characters of strings that take time to encode
 _CHUNK = 256  # elements that are encoded before the event loop may have its turn
 
@@ -71,19 +71,19 @@ def encode_term(value: Value) -> bytes:
     if kind is str:
         text: str = value  # type: ignore[assignment]
         # Most strings are short and plain. (The tag of a string is the character 0.)
-        if text.isascii() and len(text) <= _TERM_BODY_MAX and "\x00" not in text and "\x01" not in text:
+        if text.isascii() and len(text) <= PLAIN_TERM_MAX and "\x00" not in text and "\x01" not in text:
             return f"0{text}\x00".encode()
         # Every character takes a byte or more, so this many are enough to be cut; a megabyte need not be encoded.
-        text = text[: _TERM_BODY_MAX + 1]
+        text = text[: PLAIN_TERM_MAX + 1]
         try:
             body = text.encode()
             if 0 in body or 1 in body:  # as ints: bytes in bytes makes an exception on its way, a microsecond
                 body = _escaped(body)
         except UnicodeEncodeError:
             body = _string_body(text)
-        if len(body) <= _TERM_BODY_MAX:
+        if len(body) <= PLAIN_TERM_MAX:
             return TAG_STRING + body + _END
-        return TAG_STRING + body[:_TERM_BODY_MAX] + _CUT
+        return TAG_STRING + body[:PLAIN_TERM_MAX] + _CUT
     if (kind is int and 0 < value <= EXACT_INT_MAX) or (kind is float and value > 0):  # type: ignore[operator]
         return _pack_number(TAG_NUMBER, -value)  # type: ignore[operator]
     if kind is list:

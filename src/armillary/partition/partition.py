@@ -30,6 +30,7 @@ from armillary.partition.upkeep.upkeep_marks import UpkeepMarks
 from armillary.partition.writing import path_coverage
 from armillary.partition.writing.fenced_items import writer_kind
 from armillary.partition.writing.path_coverage import SCANNING, PathCoverage, trusted_coverage
+from armillary.partition.writing.plain_writes import PlainWrites, Written
 from armillary.partition.writing.writer import PathPrefixes, Writer
 from armillary.storage.engine import Receiver, Store, Txn, View
 from armillary.storage.forked import EndedStore
@@ -52,7 +53,7 @@ class Partition:
         self._store = store
         self._schema = schema
         self.clock = self._clock = clock
-        self._paths: PathPrefixes = {}
+        self.paths: PathPrefixes = {}  # numbers of index paths, as far as durable
         self._first_rid = first_item_rid(key_range.id)
         self._first_lsn = first_lsn
         self.range = key_range
@@ -73,6 +74,7 @@ class Partition:
         self.coverage: PathCoverage | None = None  # as last acknowledged
         self.wants_coverage_scan = False  # a scan of all items may extend the path coverage
         self.meter = Meter(clock)
+        self._plain = PlainWrites(self, schema)
 
     async def open(self) -> None:
         await self._store.read(self.load)
@@ -179,9 +181,9 @@ class Partition:
         self.remember(writer)
         return outcome
 
-    def deliver(self, operation: Operation, receiver: Receiver[tuple[Outcome, Writer]]) -> None:
+    def deliver(self, operation: Operation, receiver: Receiver[tuple[Outcome, Written]]) -> None:
         """`write` for a caller that no coroutine waits for. Its terms are made, and the receiver calls `remember`."""
-        self._store.deliver(partial(self._run_one, operation), receiver)
+        self._store.deliver(partial(self._run_one, operation), receiver, partial(self._plain.write, operation))
 
     async def write_all(
         self,
@@ -241,7 +243,7 @@ class Partition:
         def run(txn: Txn) -> Writer:
             self._check_open()
             schema, head, now_s = self._schema.as_it_is(), self.head_in(txn), self._clock.now_s()
-            rewinder = Rewinder(txn, schema, head, self._paths, self.coverage, now_s, self.range)
+            rewinder = Rewinder(txn, schema, head, self.paths, self.coverage, now_s, self.range)
             rewinder.rewind(past, past_head)
             self.marks.note(rewinder)
             return rewinder
@@ -265,7 +267,7 @@ class Partition:
         """The head in a snapshot."""
         return log.load_head(view, self._first_rid, self._first_lsn)
 
-    def _run_one(self, operation: Operation, txn: Txn) -> tuple[Outcome, Writer]:
+    def _run_one(self, operation: Operation, txn: Txn) -> tuple[Outcome, Written]:
         writer = self._writer(txn)
         outcome = writer.apply(operation)
         self._finish(writer)
@@ -297,13 +299,13 @@ class Partition:
         schema = self._schema.as_it_is()
         if kind is None:
             kind = writer_kind(schema)
-        return kind(txn, schema, head, self._paths, self.coverage, self._clock.now_s(), self.range)
+        return kind(txn, schema, head, self.paths, self.coverage, self._clock.now_s(), self.range)
 
     def _finish(self, writer: Writer) -> None:
         writer.finish()
         self.marks.note(writer)
 
-    def remember(self, writer: Writer) -> None:
+    def remember(self, writer: Written) -> None:
         # Acknowledgements may arrive in another order than the commits.
         if writer.head.lsn >= self.head.lsn:
             self.head = writer.head
@@ -315,9 +317,9 @@ class Partition:
         self.events_noted += writer.event_count
         new_paths = writer.new_paths
         if new_paths:
-            if len(self._paths) + len(new_paths) > limits.PATHS_REMEMBERED_MAX:
-                self._paths.clear()
-            self._paths.update(new_paths)
+            if len(self.paths) + len(new_paths) > limits.PATHS_REMEMBERED_MAX:
+                self.paths.clear()
+            self.paths.update(new_paths)
 
     def _remember_coverage(self, coverage: PathCoverage) -> None:
         if self.coverage is None or coverage.generation >= self.coverage.generation:

@@ -10,13 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 from armillary.storage.operating.storage_figures import StorageFigures
 from armillary.work import Check
 
 T = TypeVar("T")
 Given = TypeVar("Given", contravariant=True)
+
+# The quick form of a transaction function: reads the newest state, by keys with the given prefix of its store, and
+# returns its result, what is to be written (None: deleted), by such keys too, the size of that in bytes, roughly, and
+# whether anything is deleted. None: it is not for the quick form.
+Prepared: TypeAlias = tuple[T, dict[bytes, bytes | None], int, bool]
+Quick: TypeAlias = Callable[[Callable[[bytes], bytes | None], bytes], Prepared[T] | None]
 
 
 class Receiver(Protocol[Given]):
@@ -104,8 +110,9 @@ class Store(Protocol):
         (`is_freeing`) are accepted even when the disk is too full for others.
         """
 
-    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> None:
-        """`write`, for a caller that no coroutine waits for."""
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T], quick: Quick[T] | None = None) -> None:
+        """`write`, for a caller that no coroutine waits for. `quick` does the same as `fn` where it can, and engines
+        may try it first."""
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
         """Functions on several stores of one engine as one transaction: they run in order, and their writes become

@@ -13,7 +13,7 @@ from typing import NoReturn, Self, TypeVar
 from armillary import work
 from armillary.errors import Failure
 from armillary.storage.disk_errors import again
-from armillary.storage.engine import Kept, Receiver, Txn, View
+from armillary.storage.engine import Kept, Quick, Receiver, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
 from armillary.work import Check
 
@@ -45,7 +45,7 @@ class ForkedStore:
             self._layer.absorb(layer)
             return result
 
-    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> NoReturn:
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T], quick: Quick[T] | None = None) -> NoReturn:
         raise AssertionError("what a transaction writes is waited for")
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
@@ -86,7 +86,7 @@ class EndedStore:
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         raise again(self._reason)
 
-    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> NoReturn:
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T], quick: Quick[T] | None = None) -> NoReturn:
         raise again(self._reason)
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:

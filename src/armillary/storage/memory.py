@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from armillary import work
 from armillary.errors import Failure, Kind
-from armillary.storage.engine import Kept, Loader, Receiver, T, Txn, View
+from armillary.storage.engine import Kept, Loader, Quick, Receiver, T, Txn, View
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
 from armillary.work import Check
 
@@ -100,7 +100,7 @@ class MemoryStore:
             self._map = self._map.changed(layer)
             return result
 
-    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> None:
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T], quick: Quick[T] | None = None) -> None:
         self._engine.check_open()
         self._engine.deliver(self.write(fn), receiver)
 

@@ -25,7 +25,7 @@ from armillary.clock import Clock, SystemClock
 from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
 from armillary.storage.disk_errors import Answer, again, closed, no_room, refuse, set_error, translated, unknown_outcome
-from armillary.storage.engine import Receiver, T, Txn
+from armillary.storage.engine import Quick, Receiver, T, Txn
 from armillary.storage.operating.storage_figures import StorageFigures, figures_of
 from armillary.storage.overlay import Layer
 from armillary.storage.private import Permissions
@@ -192,13 +192,18 @@ class RocksEngine:
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
         """Queue a transaction function."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self.deliver(prefix, fn, future, is_freeing)
+        self._queue(waiting_for(fn, prefix, future, is_freeing, None))
         return future
 
-    def deliver(self, prefix: bytes, fn: Callable[[Txn], T], receiver: Receiver[T], is_freeing: bool = False) -> None:
+    def deliver(
+        self, prefix: bytes, fn: Callable[[Txn], T], receiver: Receiver[T], quick: Quick[T] | None = None
+    ) -> None:
+        self._queue(waiting_for(fn, prefix, receiver, False, quick))
+
+    def _queue(self, entry: Waiting) -> None:
         if self._is_closing:
             raise closed()
-        self._waiting.append(waiting_for(fn, prefix, receiver, is_freeing))
+        self._waiting.append(entry)
         if not self._is_scheduled:
             self._schedule()
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol, Self
 
 from armillary import limits, work
 from armillary.storage.disk_errors import translated
-from armillary.storage.engine import Kept, Loader, Receiver, T, Txn, View
+from armillary.storage.engine import Kept, Loader, Quick, Receiver, T, Txn, View
 from armillary.storage.operating.storage_figures import CachedReads
 from armillary.storage.overlay import Layer, OverlayTxn
 from armillary.storage.rocks_database import (
@@ -48,7 +48,9 @@ class RocksVersions(Protocol):
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> Awaitable[T]:
         """Queue a transaction function. Answered when what it wrote is durable."""
 
-    def deliver(self, prefix: bytes, fn: Callable[[Txn], T], receiver: Receiver[T]) -> None:
+    def deliver(
+        self, prefix: bytes, fn: Callable[[Txn], T], receiver: Receiver[T], quick: Quick[T] | None = None
+    ) -> None:
         """The same without a Future."""
 
     async def keep(self) -> KeptState: ...
@@ -97,8 +99,8 @@ class RocksStore:
     def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> Awaitable[T]:
         return self._engine.submit(self._prefix, fn, is_freeing)
 
-    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> None:
-        self._engine.deliver(self._prefix, fn, receiver)
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T], quick: Quick[T] | None = None) -> None:
+        self._engine.deliver(self._prefix, fn, receiver, quick)
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
         def run(txn: Txn) -> list[T]:

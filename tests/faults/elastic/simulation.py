@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 from armillary.clock import VirtualClock
-from armillary.storage.engine import Kept, Loader, Receiver, Store, T, Txn, View
+from armillary.storage.engine import Kept, Loader, Quick, Receiver, Store, T, Txn, View
 from armillary.storage.memory import KeptMap, SortedMap
 from armillary.storage.overlay import Layer, OverlayTxn, Pair
 from armillary.work import Check
@@ -258,7 +258,7 @@ class SimulatedStore:
         (result,) = await self._engine.enqueue([(self._number, fn)])
         return cast(T, result)
 
-    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T]) -> None:
+    def deliver(self, fn: Callable[[Txn], T], receiver: Receiver[T], quick: Quick[T] | None = None) -> None:
         raise NotImplementedError("no simulation asks by way of a connection")
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:

@@ -17,7 +17,7 @@ from armillary.errors import Failure, Kind
 from armillary.partition.budget import WRITE_DEPOSIT
 from armillary.partition.operations import Operation, Outcome
 from armillary.partition.partition import Partition
-from armillary.partition.writing.writer import Writer
+from armillary.partition.writing.plain_writes import Written
 
 _NOT_DONE: Final = (Kind.RANGE_BUSY, Kind.NOT_LEADER)
 
@@ -59,7 +59,7 @@ class DeliveredWrite(ABC):
     def done(self) -> bool:
         return self._is_done
 
-    def set_result(self, done: tuple[Outcome, Writer], /) -> None:
+    def set_result(self, done: tuple[Outcome, Written], /) -> None:
         self._is_done = True
         outcome, writer = done
         partition = self._partition

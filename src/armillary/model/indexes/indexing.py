@@ -32,7 +32,7 @@ from armillary.model.indexes.search_policies import (
     check_vector_index,
 )
 from armillary.model.indexes.terms import ItemTerms as ItemTerms
-from armillary.model.indexes.terms import PathRule, Prefixes, TermWalk
+from armillary.model.indexes.terms import PathRule, Prefixes, TermChanges, TermWalk
 from armillary.model.indexes.terms import count_charged as count_charged
 from armillary.model.json_members import INVALID_INPUT, members, shown
 from armillary.model.keys import PartitionKeyDefinition
@@ -174,6 +174,14 @@ class IndexingPolicy:
         item as sent and as stored has the same terms."""
         made = ItemTerms([], 0) if self.mode == NONE else self._walk.terms(document, ts)
         return self.with_fields(made, document_of(document)) if self.fields else made
+
+    def changes(
+        self, before: Mapping[str, Any], after: Mapping[str, Any], before_ts: int, after_ts: int
+    ) -> TermChanges | None:
+        """The terms by which two small items differ, as far as that is cheap to say. None: compare their `terms`."""
+        if self.mode == NONE or self.fields:
+            return None
+        return self._walk.changes(before, after, before_ts, after_ts)
 
     def plain_terms(self, document: Mapping[str, Any], ts: int) -> ItemTerms:
         """Without those of a collection's indexes."""

@@ -13,8 +13,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
+from orjson import dumps
+
 from armillary import limits, work
-from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, encode_term, new_tuple
+from armillary.model.encoding import ARRAY_MARK, OBJECT_MARK, PLAIN_TERM_MAX, encode_term, new_tuple
 from armillary.model.indexes.composites import CompositeIndex
 from armillary.model.indexes.index_paths import SCALAR, Steps, step_text, text_steps
 from armillary.model.items import SYSTEM_PROPERTIES
@@ -37,6 +39,9 @@ _TYPE_MARK = "/$t"
 
 
 Prefixes = Mapping[str, bytes]  # path -> prefix of its term keys
+
+
+TermChanges = tuple[list[tuple[str, bytes]], list[tuple[str, bytes]], int]  # removed, added, how many are charged
 
 
 class ItemTerms(NamedTuple):
@@ -168,7 +173,7 @@ class TermWalk:
             self._forget()
         terms = [_ts_term(ts)]
         free = 1
-        has_array = False
+        has_twins = False
         size = 0  # of what was walked and not counted yet
         waiting: list[tuple[_Node, Any]] = [(self._root, document)]
         while waiting:
@@ -196,22 +201,33 @@ class TermWalk:
                         if child.is_indexed:
                             terms.append((child.path, OBJECT_MARK if kind is dict else ARRAY_MARK))
                             free += 1
-                    elif child.is_indexed:
+                    elif not child.is_indexed:
+                        continue
+                    elif (
+                        kind is str
+                        and len(inner) <= PLAIN_TERM_MAX
+                        and inner.isascii()
+                        and "\x00" not in inner
+                        and "\x01" not in inner
+                    ):
+                        terms.append((child.path, f"0{inner}\x00".encode()))  # as `encode_term` does it, without a call
+                    else:
                         terms.append((child.path, encode_term(inner)))
             else:
-                has_array = True
                 child = node.below.get(None) or self._see(node, None)
                 if child.is_dead:
                     continue
                 path, is_indexed = child.path, child.is_indexed
+                has_twins = has_twins or len(value) > 1
                 for inner in value:
                     kind = type(inner)
                     if kind is dict or kind is list:
                         waiting.append((child, inner))
                     if is_indexed:
                         terms.append((path, encode_term(inner)))
-        if has_array:
-            # Only elements of arrays share a path, so only then can a pair occur twice.
+                        free += terms[-1][1] in _FREE_TERMS
+        if has_twins:
+            # Only elements of one array share a path, so only then can a pair occur twice.
             terms = list(dict.fromkeys(terms)) if len(terms) <= _PORTION else work.unique(terms)
             charged = _count_values(terms)
         else:
@@ -219,6 +235,49 @@ class TermWalk:
         if self._has_more:
             charged += self._add_more(terms, document, ts)
         return new_tuple(ItemTerms, (terms, charged))
+
+    def changes(
+        self, before: Mapping[str, Any], after: Mapping[str, Any], before_ts: int, after_ts: int
+    ) -> TermChanges | None:
+        """The terms by which two small items differ that have the same properties, with values of the same types, and
+        the same arrays. None: compare their `terms`. It does not give way."""
+        if self._has_more:
+            return None
+        if self._memo_bytes > limits.INDEX_MEMO_BYTES_MAX:
+            self._forget()
+        removed, added = [], []
+        if before_ts != after_ts:
+            removed.append(_ts_term(before_ts))
+            added.append(_ts_term(after_ts))
+        free = len(removed)
+        if before.keys() - SYSTEM_PROPERTIES != after.keys() - SYSTEM_PROPERTIES:
+            return None
+        waiting: list[tuple[_Node, Any, Any]] = [(self._root, before, after)]
+        while waiting:
+            node, old, new = waiting.pop()
+            known = node.below
+            for name, inner in new.items():
+                child = known.get(name)
+                if child is None:
+                    child = self._see(node, name)
+                if child.is_dead:
+                    continue
+                kind, was = type(inner), old[name]
+                if type(was) is not kind:
+                    return None
+                if kind is dict:
+                    if was.keys() != inner.keys():
+                        return None
+                    waiting.append((child, was, inner))
+                elif kind is list:
+                    if dumps(was) != dumps(inner):
+                        return None
+                elif was != inner and child.is_indexed:
+                    path, gone, come = child.path, encode_term(was), encode_term(inner)
+                    if gone != come:  # of long strings only the beginning is indexed
+                        removed.append((path, gone))
+                        added.append((path, come))
+        return removed, added, len(removed) + len(added) - 2 * free
 
     def keys(self, document: Mapping[str, Any], ts: int, prefixes: Prefixes, rid: bytes) -> list[bytes] | None:
         """The keys of an item's terms, some perhaps twice: as `terms`, without the intermediate list and without

@@ -20,7 +20,7 @@ from armillary import limits, work
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.storage.disk_errors import Answer, again, no_room, refuse, set_error, unknown_outcome
-from armillary.storage.engine import Receiver, T, Txn
+from armillary.storage.engine import Quick, Receiver, T, Txn
 from armillary.storage.log.replicated_log import Deposed, LogUnavailable, ReplicatedLog
 from armillary.storage.log.rows import Place, Row, RowKind, group_rows, new_row
 from armillary.storage.overlay import Get, Layer, OverlayTxn, Pair, Scan
@@ -110,12 +110,17 @@ class GroupCommit:
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
         """Queue a transaction function."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self.deliver(prefix, fn, future, is_freeing)
+        self._queue(waiting_for(fn, prefix, future, is_freeing, None))
         return future
 
-    def deliver(self, prefix: bytes, fn: Callable[[Txn], T], receiver: Receiver[T], is_freeing: bool = False) -> None:
+    def deliver(
+        self, prefix: bytes, fn: Callable[[Txn], T], receiver: Receiver[T], quick: Quick[T] | None = None
+    ) -> None:
+        self._queue(waiting_for(fn, prefix, receiver, False, quick))
+
+    def _queue(self, entry: Waiting) -> None:
         self._check_open()
-        self._waiting.append(waiting_for(fn, prefix, receiver, is_freeing))
+        self._waiting.append(entry)
         if not self._is_scheduled:
             self._schedule()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from armillary.clock import Clock
 from armillary.errors import Failure
 from armillary.storage.disk_errors import again, closed, translated
-from armillary.storage.engine import Loader, Receiver, T, Txn
+from armillary.storage.engine import Loader, Quick, Receiver, T, Txn
 from armillary.storage.log.replicated_log import ReplicatedLog
 from armillary.storage.log.rows import Place
 from armillary.storage.operating.storage_figures import StorageFigures
@@ -85,8 +85,10 @@ class ReplicatedEngine:
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
         return self._leading().submit(prefix, fn, is_freeing)
 
-    def deliver(self, prefix: bytes, fn: Callable[[Txn], T], receiver: Receiver[T]) -> None:
-        self._leading().deliver(prefix, fn, receiver)
+    def deliver(
+        self, prefix: bytes, fn: Callable[[Txn], T], receiver: Receiver[T], quick: Quick[T] | None = None
+    ) -> None:
+        self._leading().deliver(prefix, fn, receiver, quick)
 
     def _leading(self) -> GroupCommit:
         if self._commit is None:
