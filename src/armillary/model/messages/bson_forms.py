@@ -65,7 +65,7 @@ def register(encoders: MutableMapping[type, Encode], decoders: list[Decode]) -> 
         decoders[tag] = decode
 
     of_parts(Binary, forms.BINARY, lambda value: (bytes(value), value.subtype), Binary)
-    of_parts(Regex, forms.REGEX, lambda value: (value.pattern, value.flags), _regex)
+    of_parts(Regex, forms.REGEX, lambda value: (value.pattern, int(value.flags)), _regex)
     of_parts(Code, forms.CODE, lambda value: (str(value), value.scope), Code)
     of_parts(
         DBRef,

@@ -5,7 +5,6 @@ scenario goes through all doors twice: as usual, and with every visit replaced b
 from __future__ import annotations
 
 import importlib
-import pickle
 import pkgutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
@@ -25,6 +24,7 @@ from support.tables import TableHouse
 import armillary.account
 from armillary.account.account import Account
 from armillary.account.container import Container
+from armillary.account.visits.elsewhere.message_table import MESSAGES
 from armillary.account.visits.visits import Visit
 from armillary.clock import VirtualClock
 from armillary.doors.mongo.door import MongoDoor
@@ -36,10 +36,12 @@ from armillary.errors import Failure
 from armillary.model.keys import Key
 from armillary.model.sendable import sent_fields
 from armillary.model.values import Undefined
+from armillary.partition.history.retryable_write_records import Repeated
+from armillary.partition.operations import MemberFailed
 from armillary.partition.partition import Partition
 from armillary.storage.memory import MemoryEngine
 
-# Values of JSON and BSON are `Any`; a Failure is a kind, a text and details, and can be pickled.
+# Values of JSON and BSON are `Any`; a Failure is a kind, a text and details, which the codec knows.
 LEAVES = (NoneType, bool, int, float, str, bytes, Timestamp, Undefined, Key, Failure, Any)
 COLLECTIONS = (tuple, list, dict, set, frozenset, Sequence, Mapping)
 
@@ -122,12 +124,15 @@ class Sent:
     def _sending(self, run: Callable[[Any, Container, Partition], Awaitable[Any]]) -> Any:
         async def sending(visit: Any, container: Container, partition: Partition) -> Any:
             self.classes.add(type(visit))
-            arrived = pickle.loads(pickle.dumps(visit))
+            arrived = MESSAGES.decode(MESSAGES.encode(visit))
             assert all(getattr(arrived, each.name) is not None or each.default is None for each in sent_fields(visit))
             assert self.account is not None
             arrived.receive(self.account)
-            done = await run(arrived, container, partition)
-            return pickle.loads(pickle.dumps(done))
+            try:
+                done = await run(arrived, container, partition)
+            except (Failure, MemberFailed, Repeated) as error:
+                raise MESSAGES.decode(MESSAGES.encode(error)) from None
+            return MESSAGES.decode(MESSAGES.encode(done))
 
         return sending
 
