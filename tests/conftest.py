@@ -63,6 +63,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what the random tests start from: a number, or 'draw' for a new one, as `make soak` does",
     )
     parser.addoption(
+        "--divided",
+        choices=("elsewhere", "mixed"),
+        help="have the partitions of every account that a test opens in another place, all or by turns",
+    )
+    parser.addoption(
         "--renew-snapshots", action="store_true", help="write the captures of terminals anew: tests/control/snapshots"
     )
 
@@ -173,3 +178,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     yield running
     running.stop()
     ServerProcess.check(directory)
+
+
+@pytest.fixture(autouse=True)
+def divided(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--divided: see support/divided.py."""
+    given = request.config.option.divided
+    if given is not None:
+        from support.divided import ALLOWED, Spread, divide
+
+        divide(monkeypatch, Spread(places=2, has_own=given == "mixed", allowed=ALLOWED))

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any
+from typing import Any, Final
+from weakref import ref
 
 import pytest
 
 from armillary.account.account import Account
 from armillary.account.container import Container
+from armillary.account.reshaping.split_and_merge import Reshape
+from armillary.account.reshaping.split_planner import Reshaper
+from armillary.account.upkeep_rounds import Rounds
 from armillary.account.visits.elsewhere.link import Link
-from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
+from armillary.account.visits.elsewhere.partition_elsewhere import OWN, NotHere, PartitionElsewhere
 from armillary.account.visits.elsewhere.place import LocalPlace, Place
 from armillary.account.visits.elsewhere.remembered_answers import WriteIds
 from armillary.partition.partition import Partition
@@ -46,8 +51,10 @@ class Spread:
     places: int = 1
     has_own: bool = False  # every so many partitions are in the process that asks
     dice: random.Random | None = None  # frames are delayed, repeated and reordered
+    allowed: Set[str] = frozenset()  # uses that are not visits yet
+    allows_all: bool = False
+    uses: set[str] = field(default_factory=set)
     frames: int = 0
-    sizes: list[int] = field(default_factory=list)
 
     def place_of(self, range_id: int) -> int:
         """0: here."""
@@ -99,11 +106,49 @@ class DividedContainer(Container):
         self.__dict__["partitions"] = held
 
 
+class StandIn(PartitionElsewhere):
+    """Uses that are not visits yet, and are allowed, are made of the real partition."""
+
+    def __init__(self, real: Partition, spread: Spread, *given: Any) -> None:
+        super().__init__(*given)
+        self._real_ref, self._spread = ref(real), spread  # parents of splits must not be held
+
+    def __getattr__(self, name: str) -> Any:
+        caller = _caller()
+        if caller is None:
+            return getattr(self._real_ref(), name)
+        use = f"{caller} uses {name}"
+        self._spread.uses.add(use)
+        if use not in self._spread.allowed and not self._spread.allows_all:
+            raise NotHere(f"Partition.{name} of a partition that another place holds: {use}")
+        return getattr(self._real_ref(), name)
+
+
+def _delegating(name: str) -> property:
+    return property(lambda self: StandIn.__getattr__(self, name))
+
+
+for _name in vars(Partition).keys() - OWN:
+    if not _name.startswith("__"):
+        setattr(StandIn, _name, _delegating(_name))
+
+
+def _caller() -> str | None:
+    """The function of the product that uses a stand-in. None: it is a test."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_filename == __file__ and frame.f_back is not None:
+        frame = frame.f_back
+    if not frame.f_globals["__name__"].startswith("armillary."):
+        return None
+    module = frame.f_globals["__name__"].removeprefix("armillary.")
+    names = frame.f_code.co_qualname.replace(".<locals>", "").replace(".<lambda>", "").replace(".<listcomp>", "")
+    return f"{module}:{names}"
+
+
 class Links:
     def __init__(self, account: Account, spread: Spread) -> None:
         self.spread = spread
         self.links = {number: LoopBack(account, number, spread) for number in range(1, spread.places + 1)}
-        self._known: dict[Partition, Partition] = {}
 
     def stand_ins(self, container: Container, held: Mapping[int, Partition]) -> dict[int, Partition]:
         return {range_id: self._stand_in(container, each) for range_id, each in held.items()}
@@ -112,17 +157,30 @@ class Links:
         number = self.spread.place_of(held.range.id)
         if number == 0:
             return held
-        found = self._known.get(held)
+        found: Partition | None = vars(held).get("stand_in")
         if found is None:
             place: Place = self.links[number].asker
-            made = PartitionElsewhere(place, held.range, held.clock, lambda: container.map, container.state.first_lsn)
-            found = self._known[held] = made
+            given = place, held.range, held.clock, lambda: container.map, container.state.first_lsn
+            made = StandIn(held, self.spread, *given)
+            found = vars(held)["stand_in"] = made
         return found
 
 
-# Uses of partitions that are not visits yet run where the partitions are. This list only becomes shorter.
-RUN_INSIDE = {
-    Account: ("opened", "close", "leave", "highest_lsn"),
+# Uses of partitions of other places that are neither visits nor messages yet. This list only becomes shorter.
+ALLOWED: Final = frozenset(
+    {
+        "account.queries.partition_slices:Slice.read uses evaluate",
+    }
+)
+
+# What belongs to the process that holds the partitions, and is begun by requests or tests: background work and changes
+# of the catalog. It runs where the partitions are.
+RUN_INSIDE: Final[Mapping[type, tuple[str, ...]]] = {
+    Account: ("opened", "close", "leave", "highest_lsn", "restate"),
+    Container: ("end", "retire", "keep_versions", "take_over", "reached_lsn"),
+    Reshaper: (),
+    Reshape: (),
+    Rounds: (),
 }
 
 
@@ -147,12 +205,13 @@ def divide(monkeypatch: pytest.MonkeyPatch, spread: Spread | None = None) -> Spr
         return running
 
     for kind, names in RUN_INSIDE.items():
-        for name in names:
+        for name in names or [name for name in vars(kind) if not name.startswith("__")]:
             member = vars(kind)[name]
-            if isinstance(member, property):
-                assert member.fget is not None
+            if isinstance(member, classmethod | staticmethod):
+                continue
+            if isinstance(member, property) and member.fget is not None:
                 monkeypatch.setattr(kind, name, property(run_inside(member.fget)))
-            else:
+            elif callable(member):
                 monkeypatch.setattr(kind, name, run_inside(member))
     open_account = Account.open.__func__  # type: ignore[attr-defined]
 

@@ -117,7 +117,7 @@ def sent(value: Any) -> Any:
     return CODEC.decode(CODEC.encode(value))
 
 
-VALUES = [
+VALUES: list[Any] = [
     *(None, True, False, 0, 1, 127, 128, 255, -1, -128, 2**31, -(2**63), 2**64, -(10**400), 10**400),
     *(0.0, -0.0, 1.5, math.inf, -math.inf, 5e-324, 1.7976931348623157e308),
     *("", "a", "ä" * 300, "\0", "\ud800 alone", "😀", "x" * 70_000, b"", b"\0\xff" * 40_000),

@@ -5,7 +5,7 @@ the partition itself, outside of a visit, is a defect, and is refused by an asse
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from armillary.account.container import Container
 from armillary.account.visits.elsewhere.place import Place
@@ -127,13 +127,14 @@ class PartitionElsewhere(Partition):
         raise NotHere(f"Partition.{name} was used of a partition that another place holds")
 
 
-def _refusing(name: str) -> Any:
-    def refuse(self: PartitionElsewhere, *given: object, **named: object) -> NoReturn:
-        raise NotHere(f"Partition.{name} was called of a partition that another place holds")
-
-    return refuse
+# Everything that is inherited needs the state of the partition.
+OWN: Final = frozenset(vars(PartitionElsewhere))
 
 
-for _name, _member in vars(Partition).items():
-    if callable(_member) and not _name.startswith("__") and _name not in vars(PartitionElsewhere):
+def _refusing(name: str) -> property:
+    return property(lambda self: PartitionElsewhere.__getattr__(self, name))
+
+
+for _name in vars(Partition).keys() - OWN:
+    if not _name.startswith("__"):
         setattr(PartitionElsewhere, _name, _refusing(_name))
