@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from azure.core.credentials import AzureNamedKeyCredential
@@ -93,6 +95,10 @@ def test_requests_are_counted_by_door_operation_and_status(start_operator: Start
         tables.create_table("things").create_entity({"PartitionKey": "a", "RowKey": "b"})
     assert metric("responses_total", door="table", operation="insert_entity") == 1
     assert metric("responses_total", door="control", operation="read_metrics", status="200") > 0
+    with pytest.raises(HTTPError):  # on the port of the SQL door, and none of its requests
+        urlopen(f"{operator.server.url}/_armillary/databases")
+    assert metric("responses_total", door="control", operation="other", status="401") == 1
+    assert metric("responses_total", door="sql", operation="other") == 0
     # What is measured when it is asked for.
     assert metric("disk_free_bytes") > metric("disk_reserve_bytes") > 0
     assert metric("cache_hits_total", cache="sql-queries") >= 1

@@ -37,6 +37,7 @@ from armillary.net.http import HANG_UP, Request, Response
 log = logging.getLogger(__name__)
 
 PREFIX: Final = b"/_armillary"
+_UNROUTED: Final = "control other"  # what metrics call requests that are refused before their action is known
 OPEN_TARGETS: Final = frozenset((PREFIX + b"/health", PREFIX + b"/ready"))  # see _OPEN
 
 
@@ -84,6 +85,7 @@ class ControlDoor:
         )
 
     async def answer(self, request: Request) -> Response:
+        request.operation = _UNROUTED
         try:
             path, query = read_target(request.target, PREFIX)
             method = "GET" if request.method == "HEAD" else request.method
