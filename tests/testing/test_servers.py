@@ -38,11 +38,15 @@ def test_a_server_in_the_tests_own_process() -> None:
         assert len(server.split(orders)) == 2
         server.advance_clock(61)
         assert list(orders.read_all_items()) == []
+        assert list(server.connection_strings) == ["sql", "table", "mongo", "gremlin"]
+        assert server.connection_strings["gremlin"].startswith(f"AccountEndpoint={server.gremlin_url};AccountKey=")
+        assert repr(server) == f"<Server {server.url}>"
         with mongo_client(server) as documents, table_service_client(server) as tables:
             assert documents.list_database_names() == ["shop"]
             assert [each.name for each in tables.list_tables()] == []
-    with pytest.raises(Failure, match="is not running"):
-        _ = server.url
+    for each in ("url", "connection_strings"):
+        with pytest.raises(Failure, match="is not running"):
+            getattr(server, each)
     with server:  # again, and empty
         assert databases(server) == []
 
@@ -71,6 +75,8 @@ async def test_a_server_for_asyncio() -> None:
     [
         ({"thruput": "off"}, "Did you mean throughput?"),
         ({"cluster": "postgresql://here"}, "no node of a cluster"),
+        ({"require_tls": True}, "every port serves TLS"),
+        ({"key_file": "key"}, "give the secret itself"),
         ({"data": "/tmp"}, "in memory"),
         ({"throughput": "most"}, "expected one of enforce, observe, off"),
         ({"mongo_auth": 5}, "expected one of on, off"),

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import quote_plus
 
+from armillary.account.security.connection_strings import connection_strings
 from armillary.errors import Failure, Kind, bad_request
 from armillary.testing.charges import Charges, totals_of
 from armillary.testing.fault_rules import THROTTLED, FaultRule, Selection, rule_fields
@@ -38,6 +39,9 @@ class Controls:
         self._connections = threading.local()
         self._opened: list[ControlApi] = []
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.addresses.get('sql', 'that is not running')}>"
+
     # Addresses
 
     @property
@@ -61,13 +65,9 @@ class Controls:
 
     @property
     def connection_strings(self) -> dict[str, str]:
-        """What SDKs read in place of an address and a key."""
-        return {
-            "sql": f"AccountEndpoint={self.url}/;AccountKey={self.key};",
-            "table": f"DefaultEndpointsProtocol={self.table_url.partition(':')[0]};AccountName={self.account};"
-            f"AccountKey={self.key};TableEndpoint={self.table_url}/;",
-            "mongo": self.mongo_url,
-        }
+        """What SDKs read in place of an address and a key, by door: sql, table, mongo, gremlin."""
+        made = connection_strings(self.addresses, self.account, {"primary": self.key})
+        return {each.door: each.value for each in made} | {"mongo": self.mongo_url}
 
     @property
     def control(self) -> ControlApi:

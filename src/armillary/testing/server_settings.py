@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from armillary.errors import bad_request
 from armillary.tools.options import Option
-from armillary.tools.settings import OPTIONS
+from armillary.tools.settings import ACCEPTED, OPTIONS
 
 # What a server for tests has for itself, with the reason.
 _OWN: Final = {
@@ -20,6 +20,8 @@ _OWN: Final = {
     **dict.fromkeys(("sql-port", "table-port", "mongo-port", "gremlin-port"), "it listens on free ports"),
     **dict.fromkeys(("host", "advertise"), "it listens on 127.0.0.1"),
     **dict.fromkeys(("control-key", "stop-with-stdin"), "it is set for each server"),
+    **dict.fromkeys(("require-tls", "tls-client-ca"), "every port serves TLS, and its own requests come without"),
+    **dict.fromkeys(ACCEPTED.keys() - OPTIONS.keys(), "give the secret itself"),
     "config": "give the settings themselves",
 }
 _CLUSTER: Final = ("cluster", "node")
