@@ -104,3 +104,6 @@ VISIT_SECONDS_MAX = 60.0  # until a visit to a partition that another process ho
 REMEMBERED_MAX = 50_000  # answers to writes, each for twice that time
 REMEMBERED_BYTES_MAX = 64 * _MB  # of them
 REMEMBERED_ASKERS_MAX = 1_000  # processes of which it is known how far their writes are forgotten
+LINK_QUESTIONS_MAX = 4_096  # under way between two processes; further ones wait
+LINK_BYTES_MAX = 64 * _MB  # of them
+LINK_WAIT_SECONDS_MAX = 5.0  # then they are refused with a retry-after

@@ -50,7 +50,11 @@ class Spread:
 
     places: int = 1
     has_own: bool = False  # every so many partitions are in the process that asks
-    dice: random.Random | None = None  # frames are delayed, repeated and reordered
+    dice: random.Random | None = None  # frames are delayed, which reorders them, repeated, or lost with the connection
+    turns_max: int = 5
+    repeated_share: float = 0.1
+    lost_share: float = 0.05
+    lost: int = 0
     allowed: Set[str] = frozenset()  # uses that are not visits yet
     allows_all: bool = False
     uses: set[str] = field(default_factory=set)
@@ -71,7 +75,9 @@ class LoopBack:
         self.here = LocalPlace(account)
         write_ids = WriteIds(account.clock)
         self.asker = Link(number, self._to_place, write_ids)
+        self.asker.peer = self.here.remembered.run
         self.place = Link(0, self._to_asker, write_ids, self.here)
+        self._connection = 0
 
     def _to_place(self, frame: bytes) -> None:
         context = copy_context()
@@ -85,9 +91,26 @@ class LoopBack:
         spread = self._spread
         spread.frames += 1
         loop, dice = asyncio.get_running_loop(), spread.dice
-        loop.call_soon(receive, bytes(frame))
-        if dice is not None and dice.random() < 0.2:
-            loop.call_soon(receive, bytes(frame))
+        if dice is None:
+            loop.call_soon(receive, frame)
+            return
+        if dice.random() < spread.lost_share:
+            spread.lost += 1
+            self._connection += 1
+            self.asker.lost()
+            self.place.lost()
+            return
+        for _ in range(1 + (dice.random() < spread.repeated_share)):
+            self._delay(dice.randrange(spread.turns_max + 1), self._connection, frame, receive)
+
+    def _delay(self, turns: int, connection: int, frame: bytes, receive: Callable[[bytes], None]) -> None:
+        """For some turns of the loop, in which other frames overtake it."""
+        if connection != self._connection:
+            return  # it was lost with its connection
+        if turns:
+            asyncio.get_running_loop().call_soon(self._delay, turns - 1, connection, frame, receive)
+        else:
+            receive(frame)
 
 
 class DividedContainer(Container):

@@ -7,9 +7,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from armillary import limits
 from armillary.account.visits.elsewhere.message_table import MESSAGES
 from armillary.account.visits.elsewhere.place import LocalPlace, Lost, Question, Told
 from armillary.account.visits.elsewhere.remembered_answers import WriteIds
@@ -30,22 +32,31 @@ class Link:
         self, number: int, send: Callable[[bytes], None], write_ids: WriteIds, here: LocalPlace | None = None
     ) -> None:
         self.number = number  # of the place at the other end
-        self.new_write_id = write_ids.next
+        self.peer = b""  # the run of the process at the other end, by which it knows whether it remembers a write
+        self._write_ids = write_ids
         self._send = send
         self._here = here  # None: the other end only answers
         self._asked: dict[int, asyncio.Future[bytes]] = {}  # questions that wait for their answer
         self._answering: dict[int, tuple[asyncio.Task[None], bool]] = {}  # with whether it may be cancelled
         self._next = 0
+        self._bytes = 0  # of questions under way
+        self._waiting: deque[asyncio.Future[None]] = deque()  # questions that are not sent yet, oldest first
 
     # Asking.
+
+    def new_write_id(self) -> bytes:
+        return self._write_ids.next() + self.peer
 
     async def ask(self, question: Question, *, limit_s: float) -> Any:
         loop = asyncio.get_running_loop()
         number = self._next
         self._next += 1
         frame = _head.pack(ASK, number) + MESSAGES.encode(question)
+        if self._is_full or self._waiting:
+            await self._room(min(limit_s, limits.LINK_WAIT_SECONDS_MAX))
         answer: asyncio.Future[bytes] = loop.create_future()
         self._asked[number] = answer
+        self._bytes += len(frame)
         late = loop.call_later(limit_s, _expire, answer)
         try:
             self._send(frame)
@@ -55,13 +66,46 @@ class Link:
             raise
         finally:
             late.cancel()
-            self._asked.pop(number, None)
+            del self._asked[number]
+            self._bytes -= len(frame)
+            if self._waiting:
+                self._let_in()
         value = MESSAGES.decode(received[_head.size :])
         if received[0] == RAISED:
             if not isinstance(value, (Failure, MemberFailed, Repeated)):
                 raise _unexpected()
             raise value
         return value
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._asked) >= limits.LINK_QUESTIONS_MAX or self._bytes >= limits.LINK_BYTES_MAX
+
+    async def _room(self, limit_s: float) -> None:
+        """Wait until fewer questions are under way."""
+        turn = asyncio.get_running_loop().create_future()
+        late = asyncio.get_running_loop().call_later(limit_s, _expire, turn)
+        self._waiting.append(turn)
+        try:
+            await turn
+        except TimeoutError:
+            raise _too_much() from None
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._let_in()  # its turn had come
+            raise
+        finally:
+            late.cancel()
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+
+    def _let_in(self) -> None:
+        """The oldest that waits goes on. Each that is answered lets one in, so their number stays."""
+        while self._waiting and not self._is_full:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
 
     def tell(self, message: Told) -> None:
         self._send(_head.pack(TELL, 0) + MESSAGES.encode(message))
@@ -140,9 +184,17 @@ async def _encoded_answer(question: Question, here: LocalPlace) -> bytes:
         return bytes([RAISED]) + MESSAGES.encode(Failure(Kind.INTERNAL, "An unknown error has occurred."))
 
 
-def _expire(answer: asyncio.Future[bytes]) -> None:
+def _expire(answer: asyncio.Future[Any]) -> None:
     if not answer.done():
         answer.set_exception(TimeoutError())
+
+
+def _too_much() -> Failure:
+    return Failure(
+        Kind.UNAVAILABLE,
+        "Too many requests wait for the process that holds the partition. Try again.",
+        retry_after_ms=limits.CLUSTER_RETRY_MS,
+    )
 
 
 def _unexpected() -> Failure:

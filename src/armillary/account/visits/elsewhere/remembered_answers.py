@@ -16,12 +16,13 @@ from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 
-_ASKER_BYTES = 8  # of a write's id; the rest is its number
+_ASKER_BYTES = 8  # of a write's id; then its number and the run of the process that it was first asked of
+_NUMBER_END = 16
 _KEPT_S = 2 * limits.VISIT_SECONDS_MAX
 
 
 class WriteIds:
-    """The ids of the writes that one process asks of others."""
+    """The ids of the writes that one process asks of others, to which the link adds the run of the other one."""
 
     def __init__(self, clock: Clock) -> None:
         self._asker = clock.random_bytes(_ASKER_BYTES)
@@ -29,7 +30,7 @@ class WriteIds:
 
     def next(self) -> bytes:
         self._number += 1
-        return self._asker + self._number.to_bytes(8, "big")
+        return self._asker + self._number.to_bytes(_NUMBER_END - _ASKER_BYTES, "big")
 
 
 class _Answer(NamedTuple):
@@ -40,6 +41,7 @@ class _Answer(NamedTuple):
 class RememberedAnswers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.run = clock.random_bytes(_ASKER_BYTES)  # of this process, which knows nothing of the writes of former ones
         self._answers: dict[bytes, asyncio.Future[bytes]] = {}
         self._given: OrderedDict[bytes, _Answer] = OrderedDict()  # oldest first
         self._size_bytes = 0
@@ -50,8 +52,8 @@ class RememberedAnswers:
         known = self._answers.get(write_id)
         if known is not None:
             return await asyncio.shield(known)
-        asker, number = write_id[:_ASKER_BYTES], int.from_bytes(write_id[_ASKER_BYTES:], "big")
-        if number <= self._forgotten.get(asker, -1):
+        asker, number = _parts(write_id)
+        if write_id[_NUMBER_END:] != self.run or number <= self._forgotten.get(asker, -1):
             raise _may_be_done()
         answer = self._answers[write_id] = asyncio.get_running_loop().create_future()
         try:
@@ -76,10 +78,14 @@ class RememberedAnswers:
                 return
             del given[write_id], self._answers[write_id]
             self._size_bytes -= oldest.size_bytes
-            asker, number = write_id[:_ASKER_BYTES], int.from_bytes(write_id[_ASKER_BYTES:], "big")
+            asker, number = _parts(write_id)
             self._forgotten[asker] = max(number, self._forgotten.pop(asker, -1))
             if len(self._forgotten) > limits.REMEMBERED_ASKERS_MAX:
                 self._forgotten.popitem(last=False)
+
+
+def _parts(write_id: bytes) -> tuple[bytes, int]:
+    return write_id[:_ASKER_BYTES], int.from_bytes(write_id[_ASKER_BYTES:_NUMBER_END], "big")
 
 
 def _may_be_done() -> Failure:
