@@ -122,6 +122,8 @@ class DividedContainer(Container):
         if INSIDE.get():
             return held
         links: Links = self.__dict__["divided_links"]
+        if links.account.container_by_rid(self.record.rid) is not self:
+            return held  # what a transaction or a snapshot sees of it
         return links.stand_ins(self, held)
 
     @partitions.setter
@@ -170,7 +172,7 @@ def _caller() -> str | None:
 
 class Links:
     def __init__(self, account: Account, spread: Spread) -> None:
-        self.spread = spread
+        self.account, self.spread = account, spread
         self.links = {number: LoopBack(account, number, spread) for number in range(1, spread.places + 1)}
 
     def stand_ins(self, container: Container, held: Mapping[int, Partition]) -> dict[int, Partition]:

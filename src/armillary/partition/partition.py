@@ -137,9 +137,7 @@ class Partition:
         if path in known.paths:
             return True
         if self.head.lsn - known.scanned_lsn > 1000 + self.head.item_count // 4:
-            self.wants_coverage_scan = (
-                True  # much was written since the last scan: the items that lacked the path may be gone
-            )
+            self.wants_coverage_scan = True  # much was written since: items that lacked the path may be gone
         return False
 
     async def read_item(self, epk: bytes, item_id: str) -> bytes | None:

@@ -105,17 +105,17 @@ gates: dict[str, asyncio.Event] = {}
 class Pair:
     """The two ends of a link."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         for each in (begun, cancelled, gates):
             each.clear()
         names = {**message_table.CLASSES, "work": f"{__name__}:Work", "news": f"{__name__}:News"}
-        monkeypatch.setattr("armillary.account.visits.elsewhere.link.MESSAGES", Codec(names))
+        self.codec = Codec(names)
         self.clock = VirtualClock()
         self.here = self.new_process()
         ids = WriteIds(self.clock)
         self.is_cut = False
-        self.asker = Link(1, self._carry(lambda frame: self.place.received(frame)), ids)
-        self.place = Link(0, self._carry(self.asker.received), ids, self.here)
+        self.asker = Link(1, self._carry(lambda frame: self.place.received(frame)), ids, codec=self.codec)
+        self.place = Link(0, self._carry(self.asker.received), ids, self.here, self.codec)
         self.asker.peer = self.here.remembered.run
 
     def new_process(self) -> LocalPlace:
@@ -144,8 +144,8 @@ def let(name: str) -> None:
     gates.setdefault(name, asyncio.Event()).set()
 
 
-async def test_questions_are_answered_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = Pair(monkeypatch)
+async def test_questions_are_answered_in_any_order() -> None:
+    pair = Pair()
     first, second = pair.begin("first"), pair.begin("second")
     pair.asker.tell(News("told"))
     await turns()
@@ -156,8 +156,8 @@ async def test_questions_are_answered_in_any_order(monkeypatch: pytest.MonkeyPat
     assert await first == "first is done"
 
 
-async def test_what_goes_wrong_there_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = Pair(monkeypatch)
+async def test_what_goes_wrong_there_is_raised_here() -> None:
+    pair = Pair()
     for name in ("refused", "broken", "unknown"):
         let(name)
     with pytest.raises(Failure, match="no") as refusal:
@@ -169,8 +169,8 @@ async def test_what_goes_wrong_there_is_raised_here(monkeypatch: pytest.MonkeyPa
         assert refusal.value.kind is Kind.INTERNAL
 
 
-async def test_a_read_is_cancelled_with_its_asker_and_a_write_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = Pair(monkeypatch)
+async def test_a_read_is_cancelled_with_its_asker_and_a_write_goes_on() -> None:
+    pair = Pair()
     read, write = pair.begin("read"), pair.begin("write", id=pair.asker.new_write_id())
     await turns()
     for task in (read, write):
@@ -182,8 +182,8 @@ async def test_a_read_is_cancelled_with_its_asker_and_a_write_goes_on(monkeypatc
     assert cancelled == ["read"]
 
 
-async def test_a_question_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = Pair(monkeypatch)
+async def test_a_question_ends_at_its_limit() -> None:
+    pair = Pair()
     with pytest.raises(TimeoutError):
         await pair.begin("late", 0.0)
     await turns()
@@ -191,8 +191,8 @@ async def test_a_question_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> 
     assert cancelled == begun
 
 
-async def test_a_write_without_an_answer_may_be_done(monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits) -> None:
-    pair = Pair(monkeypatch)
+async def test_a_write_without_an_answer_may_be_done(with_limits: WithLimits) -> None:
+    pair = Pair()
     with_limits(VISIT_SECONDS_MAX=0.0)
     with pytest.raises(Failure, match=r"does not answer\. Try again") as refusal:
         await ask(pair.asker, Work("read"), pair.clock)
@@ -202,8 +202,8 @@ async def test_a_write_without_an_answer_may_be_done(monkeypatch: pytest.MonkeyP
     assert (refusal.value.kind, refusal.value.retry_after_ms) == (Kind.UNAVAILABLE, None)
 
 
-async def test_a_write_is_asked_again_and_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = Pair(monkeypatch)
+async def test_a_write_is_asked_again_and_done_once() -> None:
+    pair = Pair()
     write_id = pair.asker.new_write_id()
     first = pair.begin("write", id=write_id)
     await turns()
@@ -220,21 +220,21 @@ async def test_a_write_is_asked_again_and_done_once(monkeypatch: pytest.MonkeyPa
     assert cancelled == []
 
 
-async def test_another_run_of_the_process_refuses_a_write_that_may_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = Pair(monkeypatch)
+async def test_another_run_of_the_process_refuses_a_write_that_may_be_done() -> None:
+    pair = Pair()
     let("write")
     write_id = pair.asker.new_write_id()
     await pair.begin("write", id=write_id)
-    pair.place = Link(0, pair._carry(pair.asker.received), WriteIds(pair.clock), pair.new_process())
+    pair.place = Link(0, pair._carry(pair.asker.received), WriteIds(pair.clock), pair.new_process(), pair.codec)
     with pytest.raises(Failure, match="Whether this write was stored is not known"):
         await pair.begin("write", id=write_id)
     assert begun == ["write"]
 
 
 async def test_answers_are_remembered_as_long_as_it_is_promised(
-    monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits
+    with_limits: WithLimits,
 ) -> None:
-    pair = Pair(monkeypatch)
+    pair = Pair()
     with_limits(REMEMBERED_MAX=3)
     let("write")
     ids = [pair.asker.new_write_id() for _ in range(4)]
@@ -260,8 +260,8 @@ async def test_answers_are_remembered_as_long_as_it_is_promised(
     assert await pair.begin("write", id=more[3]) == "write is done"
 
 
-async def test_what_is_too_much_waits_and_is_refused(monkeypatch: pytest.MonkeyPatch, with_limits: WithLimits) -> None:
-    pair = Pair(monkeypatch)
+async def test_what_is_too_much_waits_and_is_refused(with_limits: WithLimits) -> None:
+    pair = Pair()
     with_limits(LINK_QUESTIONS_MAX=2)
     tasks = [pair.begin(f"{number}") for number in range(5)]
     await turns()
@@ -286,8 +286,8 @@ async def test_what_is_too_much_waits_and_is_refused(monkeypatch: pytest.MonkeyP
     assert await pair.begin("further") == "further is done"
 
 
-async def test_frames_that_mean_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = Pair(monkeypatch)
+async def test_frames_that_mean_nothing_are_refused() -> None:
+    pair = Pair()
     for frame in (b"", b"\x00", bytes(8), b"\x09" + bytes(8)):
         with pytest.raises(Failure, match="not what it should be"):
             pair.place.received(frame)

@@ -16,6 +16,7 @@ from armillary.account.visits.elsewhere.message_table import MESSAGES
 from armillary.account.visits.elsewhere.place import LocalPlace, Lost, Question, Told
 from armillary.account.visits.elsewhere.remembered_answers import WriteIds
 from armillary.errors import Failure, Kind
+from armillary.model.messages.codec import Codec
 from armillary.partition.history.retryable_write_records import Repeated
 from armillary.partition.operations import MemberFailed
 
@@ -29,12 +30,18 @@ class Link:
     """`send` hands a frame to the connection; `received` is called with each that arrives."""
 
     def __init__(
-        self, number: int, send: Callable[[bytes], None], write_ids: WriteIds, here: LocalPlace | None = None
+        self,
+        number: int,
+        send: Callable[[bytes], None],
+        write_ids: WriteIds,
+        here: LocalPlace | None = None,
+        codec: Codec = MESSAGES,
     ) -> None:
         self.number = number  # of the place at the other end
         self.peer = b""  # the run of the process at the other end, by which it knows whether it remembers a write
         self._write_ids = write_ids
         self._send = send
+        self._codec = codec
         self._here = here  # None: the other end only answers
         self._asked: dict[int, asyncio.Future[bytes]] = {}  # questions that wait for their answer
         self._answering: dict[int, tuple[asyncio.Task[None], bool]] = {}  # with whether it may be cancelled
@@ -51,7 +58,7 @@ class Link:
         loop = asyncio.get_running_loop()
         number = self._next
         self._next += 1
-        frame = _head.pack(ASK, number) + MESSAGES.encode(question)
+        frame = _head.pack(ASK, number) + self._codec.encode(question)
         if self._is_full or self._waiting:
             await self._room(min(limit_s, limits.LINK_WAIT_SECONDS_MAX))
         answer: asyncio.Future[bytes] = loop.create_future()
@@ -70,7 +77,7 @@ class Link:
             self._bytes -= len(frame)
             if self._waiting:
                 self._let_in()
-        value = MESSAGES.decode(received[_head.size :])
+        value = self._codec.decode(received[_head.size :])
         if received[0] == RAISED:
             if not isinstance(value, (Failure, MemberFailed, Repeated)):
                 raise _unexpected()
@@ -108,7 +115,7 @@ class Link:
                 return
 
     def tell(self, message: Told) -> None:
-        self._send(_head.pack(TELL, 0) + MESSAGES.encode(message))
+        self._send(_head.pack(TELL, 0) + self._codec.encode(message))
 
     # Answering.
 
@@ -129,7 +136,7 @@ class Link:
         elif kind == ASK:
             self._begin(number, frame, self._here)
         elif kind == TELL:
-            message = MESSAGES.decode(frame[_head.size :])
+            message = self._codec.decode(frame[_head.size :])
             if not isinstance(message, Told):
                 raise _unexpected()
             message.take(self._here)
@@ -138,11 +145,11 @@ class Link:
 
     def _begin(self, number: int, frame: bytes, here: LocalPlace) -> None:
         try:
-            question = MESSAGES.decode(frame[_head.size :])
+            question = self._codec.decode(frame[_head.size :])
             if not isinstance(question, Question):
                 raise _unexpected()
         except Failure as failure:
-            self._send(_head.pack(RAISED, number) + MESSAGES.encode(failure))
+            self._send(_head.pack(RAISED, number) + self._codec.encode(failure))
             return
         if number in self._answering:
             return  # it came twice
@@ -153,15 +160,26 @@ class Link:
         try:
             write_id = question.write_id
             if write_id is None:
-                encoded = await _encoded_answer(question, here)
+                encoded = await self._encoded(question, here)
             else:
                 try:
-                    encoded = await here.remembered.once(write_id, lambda: _encoded_answer(question, here))
+                    encoded = await here.remembered.once(write_id, lambda: self._encoded(question, here))
                 except Failure as failure:
-                    encoded = bytes([RAISED]) + MESSAGES.encode(failure)
+                    encoded = bytes([RAISED]) + self._codec.encode(failure)
             self._send(_head.pack(encoded[0], number) + encoded[1:])
         finally:
             self._answering.pop(number, None)
+
+    async def _encoded(self, question: Question, here: LocalPlace) -> bytes:
+        """The kind of the frame, and the message."""
+        encode = self._codec.encode
+        try:
+            return bytes([DONE]) + encode(await question.answer(here))
+        except (Failure, MemberFailed, Repeated) as error:
+            return bytes([RAISED]) + encode(error)
+        except Exception:
+            log.exception("a question of another process could not be answered")
+            return bytes([RAISED]) + encode(Failure(Kind.INTERNAL, "An unknown error has occurred."))
 
     def lost(self) -> None:
         """The connection has ended."""
@@ -171,17 +189,6 @@ class Link:
         for task, may_cancel in list(self._answering.values()):
             if may_cancel:
                 task.cancel()
-
-
-async def _encoded_answer(question: Question, here: LocalPlace) -> bytes:
-    """The kind of the frame, and the message."""
-    try:
-        return bytes([DONE]) + MESSAGES.encode(await question.answer(here))
-    except (Failure, MemberFailed, Repeated) as error:
-        return bytes([RAISED]) + MESSAGES.encode(error)
-    except Exception:
-        log.exception("a question of another process could not be answered")
-        return bytes([RAISED]) + MESSAGES.encode(Failure(Kind.INTERNAL, "An unknown error has occurred."))
 
 
 def _expire(answer: asyncio.Future[Any]) -> None:

@@ -18,7 +18,6 @@ from armillary.errors import Failure, Kind
 
 _ASKER_BYTES = 8  # of a write's id; then its number and the run of the process that it was first asked of
 _NUMBER_END = 16
-_KEPT_S = 2 * limits.VISIT_SECONDS_MAX
 
 
 class WriteIds:
@@ -74,7 +73,7 @@ class RememberedAnswers:
         while given:
             write_id, oldest = next(iter(given.items()))
             is_room = len(given) <= limits.REMEMBERED_MAX and self._size_bytes <= limits.REMEMBERED_BYTES_MAX
-            if is_room and now_s - oldest.given_s < _KEPT_S:
+            if is_room and now_s - oldest.given_s < 2 * limits.VISIT_SECONDS_MAX:
                 return
             del given[write_id], self._answers[write_id]
             self._size_bytes -= oldest.size_bytes
