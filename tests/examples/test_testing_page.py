@@ -26,8 +26,12 @@ SECONDS_MAX = 240
 # What a runner does with the module of a global setup and with a test file.
 RUNNER = """
 import assert from "node:assert/strict";
-import setup from "./armillary-setup.mjs";
+import jest from "./jest.config.mjs";
+import vitest from "./vitest.config.mjs";
 
+assert.deepEqual(vitest.test.globalSetup, [jest.globalSetup]);
+const { default: setup } = await import(jest.globalSetup);
+const { default: teardown } = await import(jest.globalTeardown);
 const stop = await setup();
 assert.equal(globalThis.stopArmillary, stop);
 const before = [], tests = [];
@@ -45,7 +49,7 @@ for (let time = 0; time < 2; time += 1) {
 const { control } = await import("./armillary-control.mjs");
 assert.equal((await control("GET", "faults")).faults.length, 2);
 await assert.rejects(control("GET", "nothing"), /nothing/);
-await stop();
+await teardown();
 await assert.rejects(fetch(process.env.COSMOS_ENDPOINT));
 process.exit(0); // the client keeps connections
 """
