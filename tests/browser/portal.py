@@ -97,6 +97,21 @@ class Watcher:
             self._add(f"{response.request.method} {response.url}: {response.status}")
 
 
+async def axe_faults(page: Page, part: str = "html", *, scheme_attribute: str | None = None) -> list[str]:
+    """What axe-core finds in both schemes; `scheme_attribute`: where a script of the page says which one it has."""
+    found = []
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE.read_text())
+    for scheme, rules in _SCHEMES.items():
+        await page.emulate_media(color_scheme=scheme)
+        if scheme_attribute is not None:
+            await expect(page.locator("html")).to_have_attribute(scheme_attribute, scheme)
+        for violation in await page.evaluate(_AXE_RUN, [rules, part]):
+            places = [each[:120] for each in violation["places"]]
+            found.append(f"{page.url}, {scheme}: {violation['id']}: {violation['help']}: {places}")
+    return found
+
+
 class Portal:
     """A page of the portal."""
 
@@ -199,16 +214,7 @@ class Portal:
     async def axe(self, part: str = "html") -> list[str]:
         """What axe-core finds in the page as it is, or in a part of it, in both schemes, by the rules of the levels A
         and AA."""
-        found = []
-        if not await self.page.evaluate("'axe' in window"):
-            await self.page.evaluate(AXE.read_text())
-        for scheme, rules in _SCHEMES.items():
-            await self.page.emulate_media(color_scheme=scheme)
-            await expect(self.page.locator("html")).to_have_attribute("data-scheme", scheme)
-            for violation in await self.page.evaluate(_AXE_RUN, [rules, part]):
-                places = [each[:120] for each in violation["places"]]
-                found.append(f"{self.page.url}, {scheme}: {violation['id']}: {violation['help']}: {places}")
-        return found
+        return await axe_faults(self.page, part, scheme_attribute="data-scheme")
 
     async def segments(self) -> dict[str, str]:
         """The bounds of the partitions that the strip shows."""

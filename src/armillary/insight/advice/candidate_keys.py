@@ -32,6 +32,7 @@ _PARTITION_ROWS: Final = 400  # of the sample, for the unevenness of partitions 
 _KNOWN_ROWS: Final = 10  # of a value whose share is known
 _SPREAD_POINTS: Final = 2**14  # of the hash space, for what lies evenly in a part of it
 _GIANT: Final = 0.5  # of a partition, from which on a first level gets a stretch of its own
+UNNAMED: Final = "…"  # the name of a value that the sample does not show
 
 
 def mixed(first: Digests, second: Digests) -> Digests:
@@ -131,7 +132,7 @@ class KeyValues:
             return "(no value)"
         found = self._profile.paths.get(part.path)
         value = found.counts.names.get(digest) if found is not None else None
-        return "…" if value is None else value if isinstance(value, str) else json.dumps(value)
+        return UNNAMED if value is None else value if isinstance(value, str) else json.dumps(value)
 
     @property
     def paths(self) -> list[PathProfile | None]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.insight.advice.advice_plan import Plan
-from armillary.insight.advice.candidate_keys import KeyValues, Written
+from armillary.insight.advice.candidate_keys import UNNAMED, KeyValues, Written
 from armillary.insight.advice.candidates import HIERARCHICAL, ID, SUFFIXED, Candidate
 from armillary.insight.advice.key_demands import KeyDemands, knows_key, top_share
 from armillary.insight.advice.key_growth import OPEN_SET, KeyGrowth
@@ -318,7 +318,8 @@ class Scorer:
         figures, found = self.plan.figures, values.counted
         if figures is not None and figures.is_of(values.candidate) and figures.largest_name:
             return figures.largest_name
-        return values.name(int(found.digests[0])) if len(found.digests) else ""
+        name = values.name(int(found.digests[0])) if len(found.digests) else UNNAMED
+        return name if name != UNNAMED else ""
 
     def _top_share(self, values: KeyValues) -> Estimate:
         figures = self.plan.figures

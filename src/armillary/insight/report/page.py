@@ -15,11 +15,13 @@ _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8886; --bar: #3b6ea5; --bad: #b3261e; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .2rem .6rem .2rem 0; border-bottom: 1px solid var(--line); }
-td { overflow-wrap: anywhere; }
+h1, h2, p, li, td { overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 svg { max-width: 100%; height: auto; display: block; }
+td svg { max-width: none; }
 .bar { fill: var(--bar); } .bad { fill: var(--bad); } .line { fill: none; stroke: var(--bar); stroke-width: 1.5; }
 .refused { fill: none; stroke: var(--bad); stroke-width: 1.5; } .gap { fill: #8884; }
 small { opacity: .75; }
@@ -59,7 +61,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         "<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
         for row in rows
     ]
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    # Wider than a small screen, a table scrolls in its own box, by keyboard too.
+    frame = f'<div class="wide" tabindex="0" role="group" aria-label="{text(names[0])}">'
+    return f"{frame}<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
 
 
 def bar(share: float) -> str:
