@@ -74,12 +74,24 @@ def test_refusals_say_the_next_step(operator: Operator, orders: str) -> None:
         (("queried/nothing", "SELECT * FROM c"), "There is no container queried/nothing. `armillary containers`"),
         ((orders, " "), "The query is empty"),
         ((orders, "SELECT * FROM c", "--parameter", "city"), "expected NAME=VALUE"),
+        ((orders, "SELECT * FROM c WHERE c.city = @city"), "given. Give it with --parameter city=VALUE"),
         ((orders, "SELECT * FROM c", "--max-items", "0"), "--max-items is 0"),
         ((orders, "SELECT * FROM c", "--explain", "--output", "csv"), "leave out --output csv"),
         ((orders, "SELECT * FROM c", "--key", "d3Jvbmcgd3Jvbmcgd3Jvbmc="), "does not accept the account key"),
     ):
         told = operator.command("query", *arguments, code=2)
         assert expected in told and told.count("\n") == 1, told
+
+
+def test_a_query_that_is_always_refused_ends(operator: Operator, orders: str) -> None:
+    rule = operator.ask("POST", "faults", {"operations": "query", "status": 429, "retryAfterMs": 1})
+    try:
+        told = operator.command("query", orders, "SELECT * FROM c", "--timeout", "0.2", code=2)
+        assert f"{orders} has refused the query for lack of throughput (429) for 0.2 s." in told
+        assert f"`armillary scale {orders} RU`" in told
+        assert operator.ask("GET", f"faults/{rule['id']}")["hits"] > 1, "it was repeated"
+    finally:
+        operator.ask("DELETE", f"faults/{rule['id']}")
 
 
 def test_columns_that_come_late_are_refused_in_csv(capsys: pytest.CaptureFixture[str]) -> None:

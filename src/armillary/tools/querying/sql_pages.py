@@ -6,6 +6,7 @@ several partitions. Requests that are refused for lack of throughput are repeate
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -14,7 +15,7 @@ from urllib.parse import unquote
 import orjson
 
 from armillary.errors import Failure, Kind
-from armillary.tools.remote import Line, Where, account_key, find_line
+from armillary.tools.remote import TIMEOUT_S, Line, Where, account_key, find_line
 from armillary.tools.settings import Settings
 from armillary.tools.transfer.endpoints.cosmos import THROTTLED, ContainerLink, Signer, message_of, refusal
 from armillary.tools.transfer.endpoints.http_client import Answer
@@ -28,6 +29,9 @@ _ASKED: Final = {
     "x-ms-cosmos-populatequeryadvice": "true",
     "x-armillary-explain": "true",
 }
+
+
+_MISSING_PARAMETER: Final = re.compile(r"Identifier '@(\w+)' could not be resolved")
 
 
 class Asked(NamedTuple):
@@ -84,14 +88,16 @@ _SUMMED: Final = ("ru", "loaded", "returned", "bytes", "ms")
 class SqlAccount:
     """The SQL API of a server, with a key of the account."""
 
-    def __init__(self, line: Line, key: str) -> None:
+    def __init__(self, line: Line, key: str, patience_s: float = TIMEOUT_S) -> None:
+        """`patience_s`: how long a page is asked for again while it is refused for lack of throughput."""
         self._line = line
         self._signer = Signer(key, line.url)
+        self._patience_s = patience_s
 
     @classmethod
     def find(cls, settings: Settings, where: Where) -> SqlAccount:
         """With the key that is given; else the one that the control API tells; else the well-known one."""
-        return cls(find_line(settings, where), account_key(settings, where))
+        return cls(find_line(settings, where), account_key(settings, where), where.timeout_s)
 
     def close(self) -> None:
         self._line.close()
@@ -117,17 +123,28 @@ class SqlAccount:
         figures.is_complete = True
 
     def _ask(self, asked: Asked, headers: Mapping[str, str], body: bytes, figures: Figures) -> Answer:
-        place = asked.place
+        place, begun_s = asked.place, time.monotonic()
         while True:
             signed = {**headers, **dict(self._signer.headers("POST", "docs", place.link))}
             answer = Answer(*self._line.exchange("POST", f"{place.target}/docs", body, signed, changes=False))
             if answer.status == THROTTLED:
                 figures.refused += 1
+                if time.monotonic() - begun_s >= self._patience_s:
+                    raise self._starved(asked)
                 time.sleep(max(float(answer.headers.get("x-ms-retry-after-ms") or 100), 1.0) / 1000)
                 continue
             if answer.status < 400:
                 return answer
             raise self._refusal(answer, asked)
+
+    def _starved(self, asked: Asked) -> Failure:
+        name = f"{asked.place.database}/{asked.place.container}"
+        return Failure(
+            Kind.THROTTLED,
+            f"{name} has refused the query for lack of throughput (429) for {self._patience_s:g} s. Provision more "
+            f"with `armillary scale {name} RU`, look for a fault rule with `armillary faults`, or wait longer with "
+            "--timeout.",
+        )
 
     def _refusal(self, answer: Answer, asked: Asked) -> Failure:
         """In the words of the command line, with the next step."""
@@ -150,6 +167,9 @@ def _mistake(message: str, text: str) -> str:
         said, start = str(first["message"]), first.get("location", {}).get("start", 0)
     except (KeyError, TypeError, IndexError):
         return f"The query is refused: {message}"
+    missing = _MISSING_PARAMETER.match(said)
+    if missing is not None:
+        said += f" Give it with --parameter {missing[1]}=VALUE, in the shell with \\parameter."
     before = text[:start]
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     return f"The query is refused at line {line}, column {column}: {said}"
