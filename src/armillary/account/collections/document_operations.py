@@ -14,6 +14,7 @@ from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.visits import visits
 from armillary.account.visits.read_visits import Answer, FindItem, ReadItem, is_refusing, read_at_hand
+from armillary.account.visits.uncounted_visits import FindRecords, at_all
 from armillary.account.visits.write_visits import WriteMany, repeated_outcome
 from armillary.clock import Clock
 from armillary.errors import Failure
@@ -149,17 +150,25 @@ async def write(
     return await items.write(container, operation, ask, record)
 
 
-def recorded(container: Container, session: bytes, number: int) -> dict[int, bytes]:
+async def recorded(container: Container, session: bytes, number: int) -> dict[int, bytes]:
     """What was answered to statements of a retryable write, in any partition."""
     answers: dict[int, bytes] = {}
-    for partition in container.partitions.values():
-        answers |= partition.records.find(session, number)
+    partitions = container.partitions.values()
+    if any(partition.is_elsewhere for partition in partitions):
+        for found in await at_all(container, FindRecords(session, number)):
+            answers |= found.answers
+    else:
+        for partition in partitions:
+            answers |= partition.records.find(session, number)
     return answers
 
 
-def last_number(container: Container, session: bytes) -> int:
-    """The last number of a session that is known of here; -1: none."""
-    return max([partition.records.last_number(session) for partition in container.partitions.values()], default=-1)
+async def last_number(container: Container, session: bytes) -> int:
+    """The last number of a session that is known of; -1: none."""
+    partitions = container.partitions.values()
+    if any(partition.is_elsewhere for partition in partitions):
+        return max([found.last_number for found in await at_all(container, FindRecords(session))], default=-1)
+    return max([partition.records.last_number(session) for partition in partitions], default=-1)
 
 
 # Many.

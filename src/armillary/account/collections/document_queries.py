@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from armillary.account.container import Container
+from armillary.account.visits.uncounted_visits import several_at
 from armillary.languages.mongo.filters.filter_recipes import DocumentsOrigin
 from armillary.languages.mongo.filters.matching import Matcher
 from armillary.model.bson.bson_values import Document
-from armillary.query.access.field_access import FieldPlan, field_plan, keyed_parts, several_in
+from armillary.query.access.field_access import FieldPlan, HasSeveral, field_plan, keyed_parts, several_in
 from armillary.query.access.field_order import Served, field_of_stretch, field_ordering, served_order
 from armillary.query.conditions import ALL, And, Condition, Equal, In, both, through
 from armillary.query.selection import Selection, Stage
-from armillary.storage.engine import View
 
 IndexCondition: TypeAlias = Condition  # what indexes can serve of a filter
 DocumentSelection: TypeAlias = Selection  # for `item_pages.select` and `SortedReading`
@@ -89,8 +89,7 @@ async def choose_index(
     policy = container.schema.rules.indexing
     ordering = sorting.ordering if sorting is not None else None
 
-    def choose(view: View) -> ChosenIndex | None:
-        has_several = several_in(view)
+    def choose(has_several: HasSeveral) -> ChosenIndex | None:
         served: Served | None = None
         if ordering is not None:
             served = served_order(ordering, condition, policy, has_several)
@@ -106,4 +105,7 @@ async def choose_index(
             served is not None,
         )
 
-    return await next(iter(container.partitions.values())).read(choose)
+    first = next(iter(container.partitions.values()))
+    if first.is_elsewhere:
+        return choose(await several_at(container, first))
+    return await first.read(lambda view: choose(several_in(view)))

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from armillary import limits
 from armillary.account.container import Container
-from armillary.account.visits.write_visits import ready_all, run_together
+from armillary.account.visits import visits
+from armillary.account.visits.write_visits import WriteMany, ready_all, run_together
 from armillary.errors import Failure, Kind
 from armillary.partition.budget import Ask
 from armillary.partition.history.retryable_write_records import Record, Repeated
@@ -127,6 +128,8 @@ class Ahead:
         self, places: dict[Partition, list[int]], batch: Sequence[Operation], at: int
     ) -> list[Outcome] | None:
         end = at + len(batch)
+        if any(partition.is_elsewhere for partition in places):
+            return await self._attempt_elsewhere(places, batch, at)
         shares = {partition: [batch[place] for place in own] for partition, own in places.items()}
         try:
             found = await run_together(
@@ -141,6 +144,20 @@ class Ahead:
             for place, outcome in zip(own, done, strict=True):
                 outcomes[place] = outcome
         return [outcome for outcome in outcomes if outcome is not None]
+
+    async def _attempt_elsewhere(
+        self, places: dict[Partition, list[int]], batch: Sequence[Operation], at: int
+    ) -> list[Outcome] | None:
+        """With partitions of other processes there is neither one transaction for several of them nor a chain."""
+        if self._is_chained or len(places) > 1:
+            return None
+        (partition,) = places
+        record = self._record_of(range(at, at + len(batch))) if self._record_of is not None else None
+        try:
+            done = await visits.run_at(self._container, partition, WriteMany(batch[0].epk, batch, record), self._ask)
+        except (MemberFailed, Repeated):
+            return None
+        return done.outcomes if done is not None else None
 
     async def _written(
         self, places: dict[Partition, list[int]], batch: Sequence[Operation], at: int, end: int

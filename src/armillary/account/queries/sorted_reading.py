@@ -14,13 +14,13 @@ from armillary.account.queries import item_pages
 from armillary.account.queries.merged_slices import MergedSlice, PageWork, charged_page
 from armillary.account.queries.partition_slices import PageAnswer, Slice
 from armillary.account.visits.page_walk import FeedOptions
+from armillary.account.visits.uncounted_visits import several_at
 from armillary.errors import Failure, Kind
-from armillary.query.access.field_access import several_in
+from armillary.query.access.field_access import HasSeveral, several_in
 from armillary.query.access.field_order import served_order
 from armillary.query.gather import partial
 from armillary.query.ordered_merge import OrderedMerge
 from armillary.query.selection import Selection
-from armillary.storage.engine import View
 
 
 async def has_order(container: Container, selection: Selection) -> bool:
@@ -28,12 +28,16 @@ async def has_order(container: Container, selection: Selection) -> bool:
     ordering, policy = selection.ordering, container.schema.rules.indexing
     if ordering is None or not ordering.fields or not policy.fields or container.is_restating:
         return False
-    for partition in container.partitions.values():
+    for partition in list(container.partitions.values()):
 
-        def is_served(view: View) -> bool:
-            return served_order(ordering, selection.condition, policy, several_in(view)) is not None
+        def is_served(has_several: HasSeveral) -> bool:
+            return served_order(ordering, selection.condition, policy, has_several) is not None
 
-        if not await partition.read(is_served):
+        if partition.is_elsewhere:
+            is_in_order = is_served(await several_at(container, partition))
+        else:
+            is_in_order = await partition.read(lambda view: is_served(several_in(view)))
+        if not is_in_order:
             return False
     return True
 

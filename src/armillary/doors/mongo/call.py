@@ -105,9 +105,9 @@ class RetryableWrite:
         self.session_id = session_id
         self.number = number
 
-    def known(self, container: Container) -> dict[int, bytes]:
+    async def known(self, container: Container) -> dict[int, bytes]:
         """Statements that were done before, with their answers."""
-        return document_operations.recorded(container, self.session_id, self.number)
+        return await document_operations.recorded(container, self.session_id, self.number)
 
     def record(self, statements: tuple[int, ...], answers: tuple[bytes, ...] | None = None) -> RetryRecord:
         return document_operations.retry_record(self.session_id, self.number, statements, answers)

@@ -20,7 +20,7 @@ from armillary.account.items.items import ItemOptions
 from armillary.account.visits.elsewhere import message_table
 from armillary.account.visits.elsewhere.link import Link
 from armillary.account.visits.elsewhere.place import LocalPlace, Lost, Question, Told, ask
-from armillary.account.visits.elsewhere.remembered_answers import WriteIds
+from armillary.account.visits.elsewhere.remembered_answers import RememberedAnswers, WriteIds
 from armillary.clock import VirtualClock
 from armillary.errors import Failure, Kind
 from armillary.model.keys import Key
@@ -119,10 +119,8 @@ class Pair:
         self.asker.peer = self.here.remembered.run
 
     def new_process(self) -> LocalPlace:
-        class Account:
-            clock = self.clock
-
-        return LocalPlace(Account)  # type: ignore[arg-type]
+        account: Any = None  # the answers here do not need one
+        return LocalPlace(account, RememberedAnswers(self.clock))
 
     def _carry(self, receive: Callable[[bytes], None]) -> Callable[[bytes], None]:
         def carry(frame: bytes) -> None:

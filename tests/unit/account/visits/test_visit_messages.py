@@ -17,6 +17,7 @@ from bson.binary import Binary
 from bson.int64 import Int64
 from bson.timestamp import Timestamp
 from support.caller import KEY, Caller
+from support.divided import ALLOWED, Spread, divide
 from support.gremlin_house import GremlinHouse
 from support.mongo_house import MongoHouse
 from support.tables import TableHouse
@@ -109,6 +110,10 @@ def test_what_is_not_plain_is_noticed() -> None:
 
 
 # Sending them.
+
+
+# Of partitions of this process the same is found without a visit.
+ONLY_ELSEWHERE = {"FindRecords", "FindSeveral"}
 
 
 class Sent:
@@ -338,4 +343,16 @@ async def test_what_arrives_of_a_visit_does_the_same(monkeypatch: pytest.MonkeyP
     for before, after in zip(expected, answers, strict=True):
         for each, other in zip(before, after, strict=True):
             assert other == each
-    assert {each.__name__ for each in visit_classes()} - {each.__name__ for each in sent.classes} == set()
+    assert {each.__name__ for each in visit_classes()} - {each.__name__ for each in sent.classes} == ONLY_ELSEWHERE
+
+
+async def test_an_account_whose_partitions_are_elsewhere_answers_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = await all_answers()
+    spread = Spread(allowed=ALLOWED)
+    divide(monkeypatch, spread)
+    answers = await all_answers()
+    for before, after in zip(expected, answers, strict=True):
+        for each, other in zip(before, after, strict=True):
+            assert other == each
+    assert spread.uses <= ALLOWED
+    assert spread.frames > 100

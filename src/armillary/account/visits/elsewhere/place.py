@@ -19,9 +19,9 @@ from armillary.model.sendable import Sendable
 class LocalPlace:
     """This process as a place that others ask: what the answers to their questions need."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, remembered: RememberedAnswers) -> None:
         self.account = account
-        self.remembered = RememberedAnswers(account.clock)
+        self.remembered = remembered
 
     def container(self, rid: bytes) -> Container:
         container = self.account.container_by_rid(rid)

@@ -153,12 +153,12 @@ async def commit(call: Call) -> Reply:
 
     transaction = session.transaction
     if number != session.txn_number or not isinstance(transaction, Transaction):
-        if call.client.grant is Grant.WRITE and _was_committed(call, session.id, number):
+        if call.client.grant is Grant.WRITE and await _was_committed(call, session.id, number):
             return {}
         raise unknown(number, session.txn_number)
     async with transaction.lock:  # a commit that is asked for again waits for the first one
         if transaction.state == "committed" or (
-            transaction.state == "unknown" and _was_committed(call, session.id, number)
+            transaction.state == "unknown" and await _was_committed(call, session.id, number)
         ):
             return {}
         if not transaction.is_open:
@@ -192,9 +192,12 @@ def _addressed(call: Call) -> tuple[Session, int]:
     return call.session, call.txn_number
 
 
-def _was_committed(call: Call, session_id: bytes, number: int) -> bool:
+async def _was_committed(call: Call, session_id: bytes, number: int) -> bool:
     """Whether the commit is recorded in storage: it may have been before a restart."""
-    return any(document_operations.recorded(container, session_id, number) for container in call.account.containers)
+    for container in call.account.containers:
+        if await document_operations.recorded(container, session_id, number):
+            return True
+    return False
 
 
 def unknown(number: int, last: int) -> Failure:

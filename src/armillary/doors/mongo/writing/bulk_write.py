@@ -96,11 +96,11 @@ class _Run:
             return None
         return retryable.record((self._numbers[index],), (encode({"n": 1}),))
 
-    def _known(self, container: Container | None, index: int) -> bytes | None:
+    async def _known(self, container: Container | None, index: int) -> bytes | None:
         retryable = self._call.retryable
         if retryable is None or container is None:
             return None
-        packed = retryable.known(container).get(self._numbers[index])
+        packed = (await retryable.known(container)).get(self._numbers[index])
         if packed is not None:
             self.retried.append(self._numbers[index])
         return packed
@@ -152,7 +152,7 @@ class _Run:
             if name in operation
         }
         order = change_statements.update_order(call, container, Fields(given, "bulkWrite.ops"), self._variables)
-        packed = self._known(container, index)
+        packed = await self._known(container, index)
         if packed is not None:
             done = change_statements.Done.unpack(packed)
         elif container is not None:
@@ -173,7 +173,7 @@ class _Run:
         given: Document = {"q": operation["filter"], "limit": 0 if operation.get("multi") else 1}
         given |= {name: operation[name] for name in ("hint", "collation") if name in operation}
         order = change_statements.delete_order(call, container, Fields(given, "bulkWrite.ops"), self._variables)
-        packed = self._known(container, index)
+        packed = await self._known(container, index)
         if packed is not None:
             count = change_statements.Done.unpack(packed).matched
         else:

@@ -40,7 +40,7 @@ async def find_and_modify(call: Call) -> Reply:
         return nothing
     number = call.fields.number("stmtId", 0, high=limits.MONGO_STATEMENT_NUMBER_MAX)
     if call.retryable is not None:
-        packed = call.retryable.known(container).get(number)
+        packed = (await call.retryable.known(container)).get(number)
         if packed is not None:
             return {**decode(packed), "retriedStmtId": number}
         order = change_statements.adjusted(order, statement=number)

@@ -56,7 +56,7 @@ async def insert(call: Call) -> Reply:
     errors: list[Document] = []
     retryable = call.retryable
     statements = statement_numbers(call, len(documents))
-    known = retryable.known(container) if retryable is not None else {}
+    known = await retryable.known(container) if retryable is not None else {}
 
     def prepare() -> None:
         for index, given in enumerate(documents):

@@ -26,7 +26,7 @@ async def run(call: Call, command: Command) -> Reply:
         raise refusal(72, "'startTransaction' field requires 'autocommit' field to also be specified")
     if not command.is_retryable:
         raise refusal(72, f"txnNumber may not be provided for the {call.name} command")
-    last = max(session.txn_number, _last_number(call, session.id))
+    last = max(session.txn_number, await _last_number(call, session.id))
     if call.txn_number < last:
         raise refusal(
             225,
@@ -52,7 +52,7 @@ async def _run_lossy(call: Call, command: Command, loss: Loss) -> Reply:
         assert call.retryable is not None
         name = call.body.get(call.name)
         container = namespaces.find(call, name) if type(name) is str else None
-        known = call.retryable.known(container) if container is not None else {}
+        known = await call.retryable.known(container) if container is not None else {}
     numbers = statement_numbers(call, len(statements))
     due = [index for index, number in enumerate(numbers) if number not in known and loss.is_due()]
     if due and loss.is_before:
@@ -66,8 +66,8 @@ async def _run_lossy(call: Call, command: Command, loss: Loss) -> Reply:
     return reply
 
 
-def _last_number(call: Call, session_id: bytes) -> int:
+async def _last_number(call: Call, session_id: bytes) -> int:
     """The last number of a session in storage: it may be from before a restart."""
     name = call.body.get(call.name)
     container = namespaces.find(call, name) if type(name) is str else None
-    return document_operations.last_number(container, session_id) if container is not None else -1
+    return await document_operations.last_number(container, session_id) if container is not None else -1

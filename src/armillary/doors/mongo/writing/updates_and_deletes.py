@@ -75,14 +75,19 @@ class Once:
     """Statements of a retryable write: those that are recorded are not run again."""
 
     def __init__(self, call: Call, container: Container | None, count: int) -> None:
-        retryable = call.retryable
+        self._retryable, self._container = call.retryable, container
         self._numbers = statement_numbers(call, count)
-        self._known = retryable.known(container) if retryable is not None and container is not None else {}
+        self._known: dict[int, bytes] | None = None
         self.retried: list[int] = []
 
     async def run(self, index: int, run: Callable[[int], Awaitable[change_statements.Done]]) -> change_statements.Done:
+        known = self._known
+        if known is None:
+            retryable, container = self._retryable, self._container
+            known = await retryable.known(container) if retryable is not None and container is not None else {}
+            self._known = known
         number = self._numbers[index]
-        packed = self._known.get(number)
+        packed = known.get(number)
         done = change_statements.Done.unpack(packed) if packed is not None else await run(number)
         if done.repeated is not None:
             self.retried.append(number)
