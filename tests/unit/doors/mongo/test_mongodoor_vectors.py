@@ -13,7 +13,7 @@ from support.mongo_house import MongoHouse
 
 IVF = {"kind": "vector-ivf", "numLists": 2, "similarity": "COS", "dimensions": 3}
 HNSW = {"kind": "vector-hnsw", "m": 16, "efConstruction": 64, "similarity": "COS", "dimensions": 3}
-DISKANN = {"kind": "vector-diskann", "maxDegree": 32, "lBuild": 50, "similarity": "COS", "dimensions": 3}
+DISKANN = {"kind": "vector-diskann", "maxDegree": 32, "lBuild": 50, "lSearch": 40, "similarity": "COS", "dimensions": 3}
 QUERY = [3.0, 4.9, 1.0]
 
 
@@ -173,6 +173,8 @@ async def test_indexes_are_listed_as_given_and_conflict(collection: Collection) 
         ({**HNSW, "m": 40}, "2 * m"),
         ({**HNSW, "numLists": 4}, "has no option 'numLists'"),
         ({**DISKANN, "lBuild": 5}, "lBuild must be from 10"),
+        ({**DISKANN, "lSearch": 9}, "lSearch must be from 10"),
+        ({**HNSW, "lSearch": 40}, "has no option 'lSearch'"),
     ],
 )
 async def test_definitions_that_are_refused(collection: Collection, options: Any, part: str) -> None:

@@ -31,11 +31,12 @@ SIMILARITIES: Final = ("COS", "IP", "L2")
 _CANNOT_CREATE: Final = 67
 _OTHER_DIMENSIONS: Final = 130
 _NAME: Final = "cosmosSearch:"  # before the path
-# The options of each kind, with the least and the greatest value.
+# The options of each kind, with the least and the greatest value. LangChain for JavaScript also sends `lSearch`, an
+# option of searches, which the service passes over here.
 _KINDS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
     "vector-ivf": {"numLists": (1, 32_768)},
     "vector-hnsw": {"m": (2, 100), "efConstruction": (4, 1_000)},
-    "vector-diskann": {"maxDegree": (20, 2_048), "lBuild": (10, 500)},
+    "vector-diskann": {"maxDegree": (20, 2_048), "lBuild": (10, 500), "lSearch": (10, 1_000)},
 }
 _DIMENSIONS_MAX: Final = {
     None: limits.MONGO_VECTOR_DIMENSIONS_MAX,
