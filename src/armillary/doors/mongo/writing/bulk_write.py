@@ -125,7 +125,7 @@ class _Run:
     async def _insert(self, collection: str, index: int, operation: Document) -> Document:
         call = self._call
         container = await namespaces.for_writing(call, collection)
-        if self._known(container, index) is not None:
+        if await self._known(container, index) is not None:
             self.counts["nInserted"] += 1
             return {"n": 1}
         skips = call.fields.flag("bypassDocumentValidation", False)
