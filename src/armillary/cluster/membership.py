@@ -63,6 +63,7 @@ class Membership:
         self.freshness: Freshness  # to be set before the node begins, and so is the next
         self.on_known: Callable[[bool], None]  # told once what the log says of this node: whether it is drained
         self.on_keep_events: Callable[[bytes], Awaitable[None]]  # asks the leader
+        self.silence_s = limits.FOLLOWER_SILENT_SECONDS  # of the whole cluster, after which nothing is answered
         self.name = name
         self.region = region
         self.addresses: dict[str, str] = {}  # of this node, as it announces them
@@ -224,7 +225,7 @@ class Membership:
 
     @property
     def is_silent(self) -> bool:
-        return self.freshness.silent_s > limits.FOLLOWER_SILENT_SECONDS
+        return self.freshness.silent_s > self.silence_s
 
     async def refresh(self, limit_s: float) -> bool:
         return await self.freshness.refresh(limit_s)

@@ -88,8 +88,10 @@ class Node:
         gremlin_connection: Make,
         control_prefix: bytes,
         kept: LogLimits = LogLimits(),  # noqa: B008 - it does not change
+        silence_s: float = limits.FOLLOWER_SILENT_SECONDS,
     ) -> None:
-        """`machine`: the time of this machine; `clock`: the account's, if a test may move it."""
+        """`machine`: the time of this machine; `clock`: the account's, if a test may move it. `silence_s`: how long
+        this node answers without a word of the cluster."""
         self.name = name
         self._log = log
         self._engine = engine
@@ -98,6 +100,7 @@ class Node:
         self._make_doors = make_doors
         self._cluster_clock = ClusterClock(machine, engine.replica)
         self.membership = Membership(name, region, log, engine, machine, self._on_nodes, peers.is_gone)
+        self.membership.silence_s = silence_s
         self.forwarder = Forwarder(name, peers, self.membership, machine)
         self.roles = AccountRoles(
             engine,

@@ -430,6 +430,13 @@ class Settings(OperatingSettings, Exposure):
         **whole_number(1, 8760, unit="hours"),
         meaning="The same for a replica that has flushed nothing of the log for so long.",
     )
+    cluster_silence_s: int = setting(
+        "cluster-silence-seconds",
+        int(limits.FOLLOWER_SILENT_SECONDS),
+        **whole_number(5, 86_400, unit="seconds"),
+        meaning="How long a node of a cluster that hears nothing of the others answers reads. Then it answers 503: "
+        "keys may have been revoked.",
+    )
     cluster_port: int = setting(
         "cluster-port",
         CLUSTER_PORT,

@@ -39,3 +39,24 @@ async def test_a_late_word_of_an_earlier_leader_changes_nothing(membership: Memb
     membership.see("b", 3)
     assert membership.leads
     assert (membership.epoch, membership.version) == (4, version)
+
+
+class Heard:
+    """How long a node has heard nothing."""
+
+    silent_s = 0.0
+    staleness = (0.0, 0.0)
+    reached_us = 0
+
+    async def refresh(self, limit_s: float) -> bool:
+        return True
+
+
+async def test_a_node_answers_nothing_after_the_silence_that_was_set(membership: Membership) -> None:
+    membership.freshness = heard = Heard()
+    heard.silent_s = 29.0
+    assert not membership.is_silent
+    heard.silent_s = 31.0
+    assert membership.is_silent
+    membership.silence_s = 90.0
+    assert not membership.is_silent

@@ -161,6 +161,7 @@ async def _open_node(
         gremlin_connection=lambda roster, guest, door: GremlinConnection(door, roster, hosts, guest),
         control_prefix=CONTROL_PREFIX,
         kept=LogLimits(settings.cluster_log_bytes, settings.cluster_log_hours * 3600.0),
+        silence_s=settings.cluster_silence_s,
     )
     opened.push_async_callback(node.stop)
     entrances = Entrances(

@@ -252,6 +252,15 @@ async def test_a_token_of_a_range_that_the_follower_does_not_know_is_ahead(nodes
     assert status == 200
 
 
+async def test_a_childs_token_that_is_ignored_is_noticed(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted defect: a session whose token names only ranges that the node does not know would not see its write."""
+    await nodes.split()
+    token = await nodes.put(n=2)
+    monkeypatch.setattr("armillary.doors.sql.consistency.check_known_ranges", lambda container, session: None)
+    status, found, _ = await nodes.at_follower("GET", f"{DOCS}/i", **OF_ITEM, x_ms_session_token=token)
+    assert (status, found["n"]) == (200, 1)
+
+
 async def test_lists_of_ranges_do_not_go_back_at_a_follower(nodes: Nodes) -> None:
     await nodes.split()
     ranges = "/dbs/db/colls/c/pkranges"
