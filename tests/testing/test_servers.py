@@ -18,6 +18,7 @@ from armillary.errors import Failure
 from armillary.testing import Server, ServerProcess
 from armillary.testing.clients import MissingClient, gremlin_client, load, mongo_client, table_service_client
 from armillary.testing.containers import ArmillaryContainer
+from armillary.testing.server_settings import secret_settings, server_arguments
 
 
 def databases(server: Any) -> list[str]:
@@ -86,6 +87,14 @@ def test_settings_are_refused_before_a_server_starts(settings: dict[str, Any], w
     with pytest.raises(Failure) as caught:
         Server(**settings)
     assert words in caught.value.message
+
+
+def test_secrets_are_not_on_the_command_line_of_a_server() -> None:
+    settings = {"key": "QXJtaWxsYXJ5IHRlc3Qga2V5", "read_only_key": None, "throughput": "off"}
+    assert server_arguments(settings) == ["--throughput=off"]
+    assert secret_settings(settings) == {"ARMILLARY_KEY": settings["key"]}
+    with ServerProcess(**settings) as server, CosmosClient(server.url, str(settings["key"])) as client:
+        assert list(client.list_databases()) == []
 
 
 def test_a_server_that_cannot_start_says_why() -> None:

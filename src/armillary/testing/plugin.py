@@ -46,9 +46,9 @@ class Servers:
         whose clients are imported while a server starts."""
         from armillary.testing.clients import preload
         from armillary.testing.server_process import ServerProcess
-        from armillary.testing.server_settings import server_arguments
+        from armillary.testing.server_settings import environment_settings
 
-        name = (*sorted(server_arguments(settings)), seed)
+        name = (*sorted(environment_settings(settings).items()), seed)
         found = self._servers.get(name)
         if found is not None and found.is_running:
             found.restore_clean()

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 from armillary.errors import Failure, Kind
 from armillary.testing.controls import Controls
-from armillary.testing.server_settings import new_control_key, server_arguments
+from armillary.testing.server_settings import new_control_key, secret_settings, server_arguments
 from armillary.tools.options import ENVIRONMENT_PREFIX
 from armillary.tools.settings import OPTIONS
 
@@ -31,6 +31,7 @@ class ServerProcess(Controls):
     def __init__(self, **settings: Any) -> None:
         super().__init__()
         self._arguments = server_arguments(settings)
+        self._secrets = secret_settings(settings)
         self._process: subprocess.Popen[str] | None = None
         self._logged: list[str] = []
         self._reader: threading.Thread | None = None
@@ -56,7 +57,7 @@ class ServerProcess(Controls):
         self.control_key = new_control_key()
         # Settings of the environment are those of the developer's own server.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
-        environment[OPTIONS["control-key"].variable] = self.control_key
+        environment |= self._secrets | {OPTIONS["control-key"].variable: self.control_key}
         own = ["--memory", "--sql-port=0", "--stop-with-stdin"]
         self._process = subprocess.Popen(  # noqa: S603 (settings are checked, and no shell reads them)
             [sys.executable, "-P", "-m", "armillary", "serve", *own, *self._arguments],

@@ -33,14 +33,22 @@ def server_options(settings: Mapping[str, Any]) -> dict[str, object]:
 
 
 def server_arguments(settings: Mapping[str, Any]) -> list[str]:
-    """The same as arguments of `armillary serve`."""
+    """The same as arguments of `armillary serve`, but for secrets: every user of the machine can read those (ps)."""
     arguments = []
     for name, value in server_options(settings).items():
+        if OPTIONS[name].is_secret:
+            continue
         if isinstance(value, bool) and OPTIONS[name].is_flag:
             arguments.append(f"--{name}" if value else f"--no-{name}")
         else:
             arguments.append(f"--{name}={value}")
     return arguments
+
+
+def secret_settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The secrets as variables of the environment."""
+    secrets_given = {name: value for name, value in server_options(settings).items() if OPTIONS[name].is_secret}
+    return {OPTIONS[name].variable: str(value) for name, value in secrets_given.items()}
 
 
 def environment_settings(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -5,15 +5,19 @@ secrets, and checked one by one and together. `examine` finds all problems at on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from armillary.errors import Failure, bad_request
 from armillary.tools.configuration.secret_files import credential_files, exposure_of, read_secret, secret_of
+from armillary.tools.exposure import PUBLIC_KEYS
 from armillary.tools.options import CREDENTIAL_PREFIX, ENVIRONMENT_PREFIX, FILE_SUFFIX, Option
 from armillary.tools.profiles import PROFILES
 from armillary.tools.settings import ACCEPTED, OPTIONS, Settings
+
+_HAS_PASSWORD: Final = re.compile(r"://[^/@]*:[^/@]+@|password\s*=")  # of an address of PostgreSQL
 
 
 class Given(NamedTuple):
@@ -73,9 +77,22 @@ def examine(
         sources = {name: given.origin for name, given in found.items()}
         if values.get("data_permissions") == "inherited":  # the operator's platform sets permissions
             warnings = []
+        warnings += _listed_secrets(typed)
         settings = Settings(**values, sources=sources, warnings=tuple(warnings), has_secret_files=has_secret_files)
         problems += _conflicts(settings, found)
     return Examined(settings if not problems else None, found, problems)
+
+
+def _listed_secrets(typed: Mapping[str, Given]) -> Iterator[str]:
+    """Warnings of secrets on the command line. Keys that everyone knows are none."""
+    for name, given in typed.items():
+        if name in OPTIONS and OPTIONS[name].is_secret and given.value not in PUBLIC_KEYS:
+            if name == "cluster" and not _HAS_PASSWORD.search(str(given.value)):
+                continue
+            yield (
+                f"the secret of {given.source} is on the command line, which other users of this machine can read "
+                f"(ps): give it in a file with {given.source}{FILE_SUFFIX}, or in {OPTIONS[name].variable}"
+            )
 
 
 def check_exposure(settings: Settings) -> None:

@@ -14,6 +14,7 @@ from support.process import READY_S, ServerProcess, call_armillary
 from armillary import limits
 from armillary.errors import Failure
 from armillary.tools.configuration.secret_files import secret_of
+from armillary.tools.exposure import WELL_KNOWN_KEY
 from armillary.tools.resolve import resolve
 from armillary.tools.settings import ACCEPTED, OPTIONS
 
@@ -175,6 +176,17 @@ def test_a_wrong_secret_is_not_shown_and_a_pipe_not_waited_for(tmp_path: Path) -
     os.mkfifo(tmp_path / "pipe")
     assert "it is not a plain file" in refusal({"key-file": str(tmp_path / "pipe")})
     assert "cannot be used: " in refusal({"key-file": str(tmp_path)})
+
+
+def test_secrets_on_the_command_line_are_warned_about() -> None:
+    for name in SECRETS:
+        value = "postgresql://a:b@c/d" if name == "cluster" else OTHER_KEY
+        [warning] = resolve({name: value}, {}).warnings
+        assert warning.startswith(f"the secret of --{name} is on the command line, which other users")
+        assert f"--{name}-file, or in {OPTIONS[name].variable}" in warning and value not in warning
+        assert resolve({}, {OPTIONS[name].variable: value}).warnings == ()
+    assert resolve({"key": WELL_KNOWN_KEY}, {}).warnings == ()
+    assert resolve({"cluster": "postgresql://c/d"}, {}).warnings == ()
 
 
 def test_a_file_that_others_may_read_is_warned_about(
