@@ -134,6 +134,12 @@ def start_tables(directory: Path, durability: str, account: str, key: str) -> Se
     )
 
 
+def start_door(directory: Path, door: str, arguments: list[str], environment: dict[str, str]) -> Server:
+    """Armillary; the port is of one of its doors."""
+    command = [sys.executable, "-m", "armillary", "serve", "--data", str(directory), "--sql-port", "0", *arguments]
+    return _start_saying(f"armillary, {door}", command, environment, door=door)
+
+
 def start_mongo(directory: Path, durability: str) -> Server:
     """Armillary, with its MongoDB endpoint."""
     arguments = [
@@ -322,8 +328,12 @@ def _start_saying(
 
 
 def _spawn(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
-    # The environment's own ARMILLARY settings must not reach the measured server.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ARMILLARY_", "COSMIUM_"))}
+    environment = clean_environment() | environment
     return subprocess.Popen(
-        command, cwd=ROOT, env=kept | environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment without its own ARMILLARY settings, which must not reach the measured server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("ARMILLARY_", "COSMIUM_"))}
