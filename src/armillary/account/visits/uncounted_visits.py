@@ -5,7 +5,7 @@ partitions of a container are asked, those of other processes at the same time.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from armillary.account.container import Container
@@ -28,6 +28,36 @@ async def at_all(container: Container, visit: Visit[Done]) -> list[Done]:
             return done
         for each in partitions:
             await each.released()
+
+
+async def renew_figures(container: Container) -> None:
+    """Have the head of each partition of another process be as it is now: answers of visits bring it along."""
+    while True:
+        far = [each for each in container.partitions.values() if each.is_elsewhere]
+        if not far or None not in await asyncio.gather(
+            *[run_uncounted_at(container, each, CountKeys(0)) for each in far]
+        ):
+            return
+        for each in far:
+            await each.released()
+
+
+@dataclass(slots=True)
+class KeyCount:
+    count: int
+    charge_ru: float = 0.0
+
+
+@dataclass(slots=True)
+class CountKeys(Visit[KeyCount]):
+    """How many logical partitions have items in a partition, counted up to `most`."""
+
+    most: int
+    epk: bytes | None = None
+    OPERATION: ClassVar[str] = "read"
+
+    async def run(self, container: Container, partition: Partition) -> KeyCount:
+        return KeyCount(await partition.logical_partition_count(self.most) if self.most else 0)
 
 
 @dataclass(slots=True)
@@ -62,7 +92,7 @@ class SeveralFound:
 class FindSeveral(Visit[SeveralFound]):
     """The indexes of a collection in which documents have several keys."""
 
-    epk: bytes | None = field(default=None)
+    epk: bytes | None = None
     OPERATION: ClassVar[str] = "read"
 
     async def run(self, container: Container, partition: Partition) -> SeveralFound:

@@ -90,6 +90,8 @@ class VisitedElsewhere(Protocol):
         self, container: Container, visit: Visit[Done], ask: Ask | None, *, is_counted: bool = True
     ) -> Done | None: ...
 
+    def refused(self, container: Container, failure: Failure, epk: bytes | None) -> None: ...
+
 
 async def run(container: Container, visit: Visit[Done], ask: Ask | None = None) -> Done:
     """Make a visit to the partition that owns its key, whichever that is by then."""
@@ -226,6 +228,8 @@ def metered(failure: Failure, done: Placed) -> Failure:
 
 def refused_at(container: Container, partition: Partition, failure: Failure, epk: bytes | None, name: str) -> Failure:
     """A refusal of a request that a partition was not admitted for; it is counted there. `name`: of the operation."""
+    if partition.is_elsewhere:
+        cast(VisitedElsewhere, partition).refused(container, failure, epk)
     charged = partition.meter.charge(failure, epk)
     if container.recording is not None:
         note = Note(name, Kind.INTERNAL, 0.0, is_alone=False)

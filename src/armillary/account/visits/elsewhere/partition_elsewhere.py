@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 from armillary.account.container import Container
 from armillary.account.visits.elsewhere.place import Place
 from armillary.account.visits.elsewhere.place import ask as ask_place
-from armillary.account.visits.elsewhere.questions import Answered, Asked, Figures
+from armillary.account.visits.elsewhere.questions import Answered, Asked, CountRefusal, Figures
 from armillary.account.visits.visits import Done, Visit, note_failure
 from armillary.clock import Clock
 from armillary.errors import Failure
@@ -85,6 +85,10 @@ class PartitionElsewhere(Partition):
         if done is not None and is_counted and container.recording is not None:
             container.recording.add(visit.notes(done), (self.range.id,))
         return done
+
+    def refused(self, container: Container, failure: Failure, epk: bytes | None) -> None:
+        """Have the place count a refusal that no visit led to."""
+        self.place.tell(CountRefusal(container.record.rid, self.range.id, failure, epk))
 
     def adopt(self, figures: Figures) -> None:
         """What the place told of the partition. Answers may arrive in another order than they were given."""

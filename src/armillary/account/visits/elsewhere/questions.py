@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from armillary.account.visits import visits
-from armillary.account.visits.elsewhere.place import LocalPlace, Question
+from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
 from armillary.account.visits.visits import Visit
+from armillary.errors import Failure
 from armillary.partition.budget import Ask
 from armillary.partition.partition import Partition
 
@@ -57,6 +58,22 @@ class Asked(Question):
         if done is None:
             await partition.released()
         return Answered(done, figures_of(partition), container.state.next_range)
+
+
+@dataclass(slots=True)
+class CountRefusal(Told):
+    """A refusal that no visit led to, for the meter of the partition that it is about."""
+
+    container: bytes  # rid
+    range_id: int
+    failure: Failure
+    epk: bytes | None
+
+    def take(self, here: LocalPlace) -> None:
+        container = here.account.container_by_rid(self.container)
+        partition = container.partitions.get(self.range_id) if container is not None else None
+        if partition is not None:
+            partition.meter.charge(self.failure, self.epk)
 
 
 def figures_of(partition: Partition) -> Figures:

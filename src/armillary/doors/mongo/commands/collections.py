@@ -9,6 +9,7 @@ from bson.int64 import Int64
 from armillary.account import containers
 from armillary.account.collections.indexes import create_indexes
 from armillary.account.container import Container
+from armillary.account.visits.uncounted_visits import renew_figures
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection
 from armillary.doors.mongo.commands import capped, indexes, views
@@ -164,7 +165,7 @@ async def list_databases(call: Call) -> Reply:
     for record in call.account.catalog.of_type(ResourceType.DATABASE):
         if not authorization.may_see(call, record.name):
             continue
-        size_bytes = sum(_size(each)[1] for each in namespaces.collections_of(call, record.name))
+        size_bytes = sum([(await _size(each))[1] for each in namespaces.collections_of(call, record.name)])
         entry: Document = {"name": record.name, "sizeOnDisk": Int64(size_bytes), "empty": not size_bytes}
         if matches(entry):
             total += size_bytes
@@ -209,14 +210,15 @@ async def rename(call: Call) -> Reply:
 # Statistics.
 
 
-def _size(container: Container) -> tuple[int, int]:
+async def _size(container: Container) -> tuple[int, int]:
     """Documents, and bytes of them."""
+    await renew_figures(container)
     heads = [partition.head for partition in container.partitions.values()]
     return sum(head.item_count for head in heads), sum(head.size_bytes for head in heads)
 
 
-def statistics(call: Call, container: Container | None, namespace: str, scale: int = 1) -> Document:
-    count, size_bytes = _size(container) if container is not None else (0, 0)
+async def statistics(call: Call, container: Container | None, namespace: str, scale: int = 1) -> Document:
+    count, size_bytes = await _size(container) if container is not None else (0, 0)
     found = indexes.listed_indexes(container) if container is not None else []
     answer: Document = {
         "ns": namespace,
@@ -246,7 +248,7 @@ def _scale(call: Call) -> int:
 async def collection_statistics(call: Call) -> Reply:
     collection = call.collection()
     container = namespaces.find(call, collection)
-    return statistics(call, container, f"{call.database}.{collection}", _scale(call))
+    return await statistics(call, container, f"{call.database}.{collection}", _scale(call))
 
 
 async def database_statistics(call: Call) -> Reply:
@@ -254,7 +256,7 @@ async def database_statistics(call: Call) -> Reply:
     scale = _scale(call)
     count = size_bytes = index_count = 0
     for container in found:
-        documents, taken = _size(container)
+        documents, taken = await _size(container)
         count += documents
         size_bytes += taken
         index_count += len(indexes.listed_indexes(container))
@@ -279,7 +281,7 @@ async def measured_size(call: Call) -> Reply:
     authorization.require(call, Right.READ | Right.ADMIN, database)
     authorization.check_collection(call, database, collection)
     container = namespaces.find(call, collection, database)
-    count, size_bytes = _size(container) if container is not None else (0, 0)
+    count, size_bytes = await _size(container) if container is not None else (0, 0)
     answer: dict[str, Any] = {"size": size_bytes, "numObjects": count, "millis": 0, "estimate": False}
     return answer
 
@@ -291,7 +293,7 @@ async def validate(call: Call) -> Reply:
     )
     if call.fields.flag("full", False) and call.fields.flag("background", False):
         raise refusal(72, "Running the validate command with { background: true } and { full: true } is not supported")
-    count, _ = _size(container)
+    count, _ = await _size(container)
     found = indexes.listed_indexes(container)
     return {
         "ns": f"{call.database}.{collection}",

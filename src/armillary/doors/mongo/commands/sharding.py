@@ -11,6 +11,7 @@ from armillary.account.collections.new_collections import fault_of_shard_key
 from armillary.account.container import Container
 from armillary.account.throughput import offers
 from armillary.account.throughput.provisioning import Throughput, offer_body, throughput_of
+from armillary.account.visits.uncounted_visits import renew_figures
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection, check_database
 from armillary.doors.mongo.commands import capped, indexes
@@ -43,6 +44,7 @@ async def _convert(call: Call, container: Container, key: tuple[str, ...]) -> No
     name = container.name
     if container.key is not None:
         raise refusal(23, f"sharding already enabled for collection {call.database}.{name} with another shard key")
+    await renew_figures(container)
     if any(partition.head.item_count for partition in container.partitions.values()):
         raise refusal(20, f"The collection {call.database}.{name} has documents: only an empty one can be sharded.")
     if capped.is_capped(container):

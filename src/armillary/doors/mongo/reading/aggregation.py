@@ -219,10 +219,10 @@ class Aggregation:
     async def _provided(self) -> Batches:
         provided = self.pipeline.provided
         assert provided is not None
-        for document in self._shown(provided.name, provided.spec):
+        for document in await self._shown(provided.name, provided.spec):
             yield [document]
 
-    def _shown(self, name: str, spec: Any) -> list[Document]:
+    async def _shown(self, name: str, spec: Any) -> list[Document]:
         call = self._call
         if name in _OF_SERVER:
             authorization.refuse_limited(call)
@@ -254,7 +254,7 @@ class Aggregation:
                     for each in indexes.listed_indexes(self._container)
                 ]
             case "$collStats":
-                return [_collection_statistics(call, self._container, namespace, spec)]
+                return [await _collection_statistics(call, self._container, namespace, spec)]
         raise refusal(115, f"{name} is not supported.")
 
 
@@ -267,8 +267,8 @@ def only_atlas() -> Failure:
     )
 
 
-def _collection_statistics(call: Call, container: Container, namespace: str, spec: Document) -> Document:
-    statistics = collections.statistics(call, container, namespace)
+async def _collection_statistics(call: Call, container: Container, namespace: str, spec: Document) -> Document:
+    statistics = await collections.statistics(call, container, namespace)
     shown: Document = {"ns": namespace, "host": call.services.address_of(call.client), "localTime": _now(call)}
     for name in spec:
         match name:

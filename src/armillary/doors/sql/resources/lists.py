@@ -12,6 +12,7 @@ from armillary import limits, work
 from armillary.account.catalog.records import Record, creation_order
 from armillary.account.container import Container
 from armillary.account.queries.partition_slices import rows_of_values
+from armillary.account.visits.uncounted_visits import renew_figures
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.resources.resources import record_content
@@ -113,6 +114,7 @@ async def list_ranges(call: Call) -> Response:
         if seen == etag:
             return call.answer(304, METADATA_READ_RU, b"", extra)
         ranges = container.ranges_since(seen)
+    await renew_figures(container)
     rows = [orjson.dumps(_range_content(container, each)) for each in ranges]
     return call.answer_feed(METADATA_READ_RU, container.rid_text, ResourceType.RANGE.feed, rows, None, extra)
 

@@ -16,6 +16,7 @@ from armillary.account.overview import quotas_of
 from armillary.account.security import permissions
 from armillary.account.throughput import offers
 from armillary.account.throughput.provisioning import Throughput
+from armillary.account.visits.uncounted_visits import CountKeys, at_all, renew_figures
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
 from armillary.doors.sql.headers import PostMeaning
@@ -40,7 +41,7 @@ async def read_resource(call: Call) -> Response:
     content = record_content(call, record)
     if resource_type is ResourceType.CONTAINER:
         container = call.account.container(*call.route.segments)
-        extra = _container_headers(call, container)
+        extra = await _container_headers(call, container)
         if h.flag(call.headers, h.POPULATE_STATISTICS):
             content["statistics"] = await _statistics(container)
     elif resource_type is ResourceType.OFFER:
@@ -86,7 +87,7 @@ async def replace_container(call: Call) -> Response:
     h.flag(call.headers, h.POPULATE_QUOTA)  # refused before anything is stored, if it is wrong
     record = await containers.replace_container(call.account, container, parse_json(call.body), if_match)
     content = record_content(call, record)
-    return call.answer_record(200, METADATA_WRITE_RU, record, content, _container_headers(call, container))
+    return call.answer_record(200, METADATA_WRITE_RU, record, content, await _container_headers(call, container))
 
 
 def _is_old_client(call: Call) -> bool:
@@ -105,9 +106,10 @@ def _throughput(call: Call) -> Throughput | None:
     return None
 
 
-def _container_headers(call: Call, container: Container) -> HeaderList:
+async def _container_headers(call: Call, container: Container) -> HeaderList:
     headers: HeaderList = []
     if h.flag(call.headers, h.POPULATE_QUOTA):
+        await renew_figures(container)
         quotas = quotas_of(call.account.catalog, container)
         headers += [
             (b"x-ms-resource-usage", quotas.usage.encode()),
@@ -118,15 +120,16 @@ def _container_headers(call: Call, container: Container) -> HeaderList:
 
 
 async def _statistics(container: Container) -> list[Body]:
+    counts = await at_all(container, CountKeys(limits.SAMPLED_KEYS_MAX))
     return [
         {
             "id": str(partition.range.id),
             "sizeInKB": partition.head.size_bytes // limits.KB,
             "documentCount": partition.head.item_count,
-            "sampledDistinctPartitionKeyCount": await partition.logical_partition_count(limits.SAMPLED_KEYS_MAX),
+            "sampledDistinctPartitionKeyCount": found.count,
             "partitionKeys": [],
         }
-        for partition in container.partitions.values()
+        for partition, found in zip(container.partitions.values(), counts, strict=True)
     ]
 
 
