@@ -28,7 +28,7 @@ async def test_choices_are_in_the_address(operator: Operator, name: str, open_po
     for container in ("orders", "others"):
         operator.create(name, container, "/pk")
         operator.fill(name, container, ({"id": f"i{number}", "pk": "a"} for number in range(3)))
-    portal = await open_portal(operator, f"c/{name}/orders/heat", is_new=True)
+    portal = await open_portal(operator, f"c/{name}/orders/heat")
     page = portal.page
     await page.get_by_label("As a table").check()
     await again(portal)
@@ -51,7 +51,7 @@ async def test_choices_are_in_the_address(operator: Operator, name: str, open_po
 async def test_texts_are_in_the_address(operator: Operator, name: str, open_portal: OpenPortal) -> None:
     path = operator.create(name, "orders", "/pk")
     operator.fill(name, "orders", ({"id": f"i{number}", "pk": "a", "n": number} for number in range(5)))
-    portal = await open_portal(operator, f"c/{name}/orders/query", is_new=True)
+    portal = await open_portal(operator, f"c/{name}/orders/query")
     page = portal.page
     await portal.type_query("SELECT * FROM c WHERE c.n > @least")
     await page.get_by_label("@least").fill("2")
