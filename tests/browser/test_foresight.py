@@ -27,7 +27,7 @@ def address(workload: dict[str, Any], months: int = 4, query: str = "?step=futur
 
 
 async def test_sliders_and_fields_change_the_estimate(operator: Operator, open_portal: OpenPortal) -> None:
-    portal = await open_portal(operator, "foresight?step=future")
+    portal = await open_portal(operator, "foresight?step=future", is_new=True)
     estimate = portal.test("estimate")
     await expect(estimate.locator("tr[data-kind=manual]")).to_contain_text("USD")
     await expect(estimate).to_contain_text("Prices as of")
@@ -68,7 +68,7 @@ async def test_refusals_of_a_workload_are_shown(operator: Operator, open_portal:
 
 
 async def test_a_simulation_runs_to_its_end(operator: Operator, open_portal: OpenPortal) -> None:
-    portal = await open_portal(operator, address(SMALL))
+    portal = await open_portal(operator, address(SMALL), is_new=True)
     await expect(portal.page.get_by_text("Nothing was simulated yet")).to_be_visible()
     await portal.button("Simulate 4 months").click()
     found = portal.test("simulation")
@@ -227,7 +227,7 @@ async def test_rows_of_a_file_are_sent_and_judged(operator: Operator, open_porta
 async def test_too_little_to_judge_is_said(operator: Operator, open_portal: OpenPortal, tmp_path: Path) -> None:
     file = tmp_path / "few.jsonl"
     file.write_text(json.dumps(order(1)) + "\n[1]\n")
-    portal = await open_portal(operator, "foresight?step=candidates")
+    portal = await open_portal(operator, "foresight?step=candidates", is_new=True)  # no file is chosen yet
     await expect(portal.page.get_by_text("Read 1,000 rows at least.")).to_be_visible()
     await expect(portal.button("Judge the keys")).to_be_disabled()
     await portal.button("Source").click()
