@@ -151,7 +151,7 @@ async def test_commits_are_done_once_and_over_splits(shop: Shop) -> None:
     record = Record(b"s" * 16, 3, (0,), (b"{}",))
     await transaction.commit(record)
     assert sum((await seen(shop.account, container, ("p1",))).values()) == 3
-    assert document_operations.recorded(container, b"s" * 16, 3) == {0: b"{}"}
+    assert await document_operations.recorded(container, b"s" * 16, 3) == {0: b"{}"}
 
 
 async def test_parts_commit_together_over_splits(shop: Shop) -> None:
@@ -183,7 +183,7 @@ async def test_parts_commit_together_over_splits(shop: Shop) -> None:
     await transaction.commit(record)
     assert sum((await seen(shop.account, sharded, ())).values()) == 9
     assert (await seen(shop.account, plain, ()))[1] == 5
-    assert document_operations.recorded(plain, b"s" * 16, 3) == {0: b"{}"}
+    assert await document_operations.recorded(plain, b"s" * 16, 3) == {0: b"{}"}
 
 
 async def test_new_rules_end_a_transaction(shop: Shop) -> None:

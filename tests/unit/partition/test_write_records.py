@@ -53,14 +53,14 @@ async def test_a_write_is_done_once(shop: Shop) -> None:
     await shop.insert(container, {"_id": 1, "n": 0})
     assert await count_up(container, (), 5) is Result.REPLACED
     assert await count_up(container, (), 5) is Result.REPEATED
-    assert document_operations.recorded(container, SESSION, 5) == {0: encode({"n": 1, "m": 1})}
+    assert await document_operations.recorded(container, SESSION, 5) == {0: encode({"n": 1, "m": 1})}
     assert await count_up(container, (), 5, OTHER) is Result.REPLACED
     await shop.reopen()
     container = shop.account.container("shop", "c")
-    assert document_operations.last_number(container, SESSION) == 5
+    assert await document_operations.last_number(container, SESSION) == 5
     assert await count_up(container, (), 5) is Result.REPEATED
     assert await count_up(container, (), 6) is Result.REPLACED
-    assert document_operations.recorded(container, SESSION, 5) == {}
+    assert await document_operations.recorded(container, SESSION, 5) == {}
     assert await value(container, ()) == 3
 
 
@@ -77,7 +77,7 @@ async def test_what_changes_nothing_is_not_recorded(shop: Shop) -> None:
     await shop.insert(container, {"_id": 1, "n": 0})
     nothing = changing(container, Key(()), 1, ChangeStatement({"n": 1}, {"$inc": {"n": 1}}))
     assert (await document_operations.write(container, nothing, record=numbered(1))).result is Result.NOT_MODIFIED
-    assert document_operations.recorded(container, SESSION, 1) == {}
+    assert await document_operations.recorded(container, SESSION, 1) == {}
 
 
 async def test_many_inserts_go_on_where_they_were_interrupted(shop: Shop) -> None:
@@ -90,10 +90,10 @@ async def test_many_inserts_go_on_where_they_were_interrupted(shop: Shop) -> Non
 
     first = await document_operations.write_many(container, operations[:100], stops=True, record_of=record_of)
     assert {outcome.result for outcome in first.outcomes if isinstance(outcome, Outcome)} == {Result.CREATED}
-    done = document_operations.recorded(container, SESSION, 7)
+    done = await document_operations.recorded(container, SESSION, 7)
     assert sorted(done) == list(range(100))
     await shop.split(container, next(iter(container.partitions)))
-    assert sorted(document_operations.recorded(container, SESSION, 7)) == list(range(100))
+    assert sorted(await document_operations.recorded(container, SESSION, 7)) == list(range(100))
 
     def rest_of(places: Sequence[int]) -> Record:
         return numbered(7, [place + 100 for place in places])
@@ -103,7 +103,7 @@ async def test_many_inserts_go_on_where_they_were_interrupted(shop: Shop) -> Non
     )
     for answer in both:
         assert len(answer.outcomes) == 200 and all(isinstance(outcome, Outcome) for outcome in answer.outcomes)
-    assert sorted(document_operations.recorded(container, SESSION, 7)) == list(range(300))
+    assert sorted(await document_operations.recorded(container, SESSION, 7)) == list(range(300))
     counted = sum([partition.head.item_count for partition in container.partitions.values()])
     assert counted == 300
 
@@ -115,6 +115,6 @@ async def test_sessions_are_forgotten(shop: Shop) -> None:
     shop.clock.advance(limits.MONGO_SESSION_SECONDS + 5)
     for partition in container.partitions.values():
         await upkeep.forget_records(partition, shop.clock.now_s())
-    assert document_operations.last_number(container, SESSION) == -1
+    assert await document_operations.last_number(container, SESSION) == -1
     await shop.reopen()
-    assert document_operations.last_number(shop.account.container("shop", "c"), SESSION) == -1
+    assert await document_operations.last_number(shop.account.container("shop", "c"), SESSION) == -1

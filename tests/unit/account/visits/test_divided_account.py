@@ -38,7 +38,6 @@ def single_items() -> Iterator[tuple[str, str, Any, dict[str, str]]]:
             yield "DELETE", f"{ITEMS}/{number}", None, in_key
             yield "DELETE", f"{ITEMS}/{number}", None, in_key
 
-
     measured = {"x_ms_documentdb_populatequotainfo": "True", "x_ms_documentdb_populatepartitionstatistics": "True"}
     yield "GET", "/dbs/db/colls/c", None, measured
     yield "GET", "/dbs/db/colls/c/pkranges", None, {}
