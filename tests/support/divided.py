@@ -187,7 +187,8 @@ class Links:
         found: Partition | None = vars(held).get("stand_in")
         if found is None:
             place: Place = self.links[number].asker
-            given = place, held.range, held.clock, lambda: container.map, container.state.first_lsn
+            rid, first_lsn = container.record.rid, container.state.first_lsn
+            given = place, rid, held.range, held.clock, lambda: container.map, first_lsn
             made = StandIn(held, self.spread, *given)
             found = vars(held)["stand_in"] = made
         return found
@@ -196,8 +197,6 @@ class Links:
 # Uses of partitions of other places that are neither visits nor messages yet. This list only becomes shorter.
 ALLOWED: Final = frozenset(
     {
-        # A slice of a query: becomes a message with the recipe of its selection.
-        "account.queries.partition_slices:Slice.read uses evaluate",
         # The snapshot that a transaction of MongoDB reads: it is to be held where the partition is.
         "account.collections.transactions:Pinned.of uses store",
         "account.collections.transactions:_Fork._claim uses read",

@@ -275,6 +275,11 @@ class Container:
         """The highest lsn of any transaction that has run, acknowledged or not."""
         return max([partition.reached_lsn for partition in self.partitions.values()], default=0)
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether other processes hold some of its partitions."""
+        return any(partition.is_elsewhere for partition in self.partitions.values())
+
     def partition_for(self, epk: bytes) -> Partition:
         return self.partitions[self.map.find(epk).id]
 

@@ -172,6 +172,9 @@ class Meter:
         elif len(self._full_keys) < limits.METERED_FULL_KEYS_MAX:
             self._full_keys[epk] = FullKey(epk, 1, self._time_s())
 
+    def make_optional(self, ticket: int) -> None:
+        """Of a partition that another process holds, which is not asked yet: the page can do without it."""
+
     def release(self, ticket: int, ask: Ask | None = None) -> None:
         """Give back the deposit of a request that is not carried out."""
         if ticket >= 0 and self.budget is not None:

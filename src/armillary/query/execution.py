@@ -25,6 +25,7 @@ from armillary.query.access.access_path import (
     loaded,
 )
 from armillary.query.access.composite_access import composed_order
+from armillary.query.access.field_order import field_ordering
 from armillary.query.access.index_only import CannotTell, IndexAnswer
 from armillary.query.access.item_search import (
     CHECK_TIME_EVERY,
@@ -95,6 +96,17 @@ class Execution(ItemSearch):
         self.progress = replace(other.progress)
         self._field_ordering = other._field_ordering
         self._is_index_counted = other._is_index_counted
+
+    def take_up(self, *, is_index_counted: bool, order_fields: tuple[tuple[str, bool], ...] | None) -> None:
+        """Go on where one is that ran the same in another process."""
+        self._is_index_counted = self._is_index_counted or is_index_counted
+        if order_fields is not None:
+            self._field_ordering = field_ordering(order_fields)
+
+    @property
+    def order_fields(self) -> tuple[tuple[str, bool], ...] | None:
+        """The order of an index that positions are by, once it has been chosen."""
+        return self._field_ordering.fields if self._field_ordering is not None else None
 
     def step(
         self,

@@ -199,7 +199,7 @@ async def test_queries_are_hit_by_the_range_that_their_page_reads(account: Accou
     account.faults.add(FaultRule(key=Key(("K",)), kind=Kind.THROTTLED))
     await query(account, container)
     with pytest.raises(Failure):
-        await query(account, container, key=("K",))
+        await query(account, container, key=Key(("K",)))
 
 
 async def test_gathered_queries_are_queries(account: Account) -> None:

@@ -20,6 +20,7 @@ from armillary.account.queries.partition_slices import PageAnswer
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
+from armillary.model.key_values import Key
 from armillary.partition.check import check_partition
 
 
@@ -215,7 +216,7 @@ async def test_rows_of_several_partitions_are_the_clients_to_merge(house: House,
     assert caught.value.kind is Kind.CROSS_PARTITION
     for partition in container.partitions:
         await house.page(container, text, range_id=str(partition))
-    rows, _ = await house.rows(container, text, key=("p3",), page_items=1)
+    rows, _ = await house.rows(container, text, key=Key(("p3",)), page_items=1)
     word = "AND" if "WHERE" in text else "WHERE"
     before, from_c, after = text.partition("FROM c")
     if not after.startswith(")"):

@@ -134,9 +134,9 @@ async def test_only_partitions_that_can_answer_are_asked(world: World) -> None:
 async def test_a_prefix_of_a_hierarchical_key(world: World) -> None:
     documents = [{"id": f"{n}", "a": f"a{n % 3}", "b": f"b{n}", "n": n} for n in range(60)]
     await world.create(documents, ("/a", "/b"))
-    rows, _ = await world.all("SELECT VALUE c.n FROM c ORDER BY c.n DESC OFFSET 2 LIMIT 3", key=("a1",))
+    rows, _ = await world.all("SELECT VALUE c.n FROM c ORDER BY c.n DESC OFFSET 2 LIMIT 3", key=Key(("a1",)))
     assert rows == [52, 49, 46]
-    rows, _ = await world.all("SELECT VALUE COUNT(1) FROM c", key=("a1",))
+    rows, _ = await world.all("SELECT VALUE COUNT(1) FROM c", key=Key(("a1",)))
     assert rows == [20]
 
 

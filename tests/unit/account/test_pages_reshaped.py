@@ -17,6 +17,7 @@ from armillary.account.queries import item_pages
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
+from armillary.model.key_values import Key
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
 
 ITEMS = 60
@@ -152,7 +153,7 @@ async def test_tokens_of_other_keys_are_refused(house: House, seed: int) -> None
         await page(house, container, text, token, None, epk_range=(b"\x20", SPACE_HIGH))
     assert caught.value.kind is Kind.BAD_REQUEST
     with pytest.raises(Failure) as caught:
-        await page(house, container, text, token, None, key=("k1",))
+        await page(house, container, text, token, None, key=Key(("k1",)))
     assert caught.value.kind is Kind.BAD_REQUEST
 
 

@@ -17,6 +17,7 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.captures.notes import Note
 from armillary.account.changes import feed_positions
+from armillary.account.changes.changes_elsewhere import ChangesElsewhere
 from armillary.account.changes.feed_positions import Positions, Stretch
 from armillary.account.container import Container
 from armillary.account.visits.page_walk import FeedOptions, PageWalk, SliceEnd
@@ -25,6 +26,7 @@ from armillary.errors import bad_request
 from armillary.model import charges
 from armillary.model.documents import json_document, json_text
 from armillary.model.encoding import payload_of, unpack_header
+from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED
 from armillary.partition.budget import READ_DEPOSIT
 from armillary.partition.history.change_reading import Changed, ChangeReader, Room, VersionReader
@@ -83,30 +85,45 @@ class _ChangeWalk(PageWalk[ChangeReader]):
         self._since_s = since_s
         self._reader_type = reader_type
         self._is_from_now = is_from_now
-        self._size_bytes = 0
-        self._reads_ru = 0.0
-        self._page = ChangePage()
+        self._begin_anew()
         self._positions = feed_positions.beginning(low, high)
         if options.continuation is not None:
             rid = container.record.rid
             self._positions = feed_positions.decode(options.continuation, account.secret, rid, low, high)
 
+    def _begin_anew(self) -> None:
+        self._page = ChangePage()
+        self._size_bytes = 0
+        self._reads_ru = 0.0
+
     def find_parts(self) -> list[ChangeReader]:
-        container = self._container
-        has_expiry = container.schema.rules.default_ttl is not None
+        map_ = self._container.map
         return [
-            self._reader_type(
-                container.partitions[key_range.id],
-                max(stretch.low, key_range.low),
-                min(stretch.high, key_range.high),
-                stretch.lsn,
-                since_s=self._since_s,
-                is_live=self._is_live if has_expiry else None,
-            )
+            self._reader(key_range, stretch)
             for stretch in self._positions.stretches
             if stretch.low < stretch.high
-            for key_range in container.map.overlapping(stretch.low, stretch.high)
+            for key_range in map_.overlapping(stretch.low, stretch.high)
         ]
+
+    def _reader(self, key_range: KeyRange, stretch: Stretch) -> ChangeReader:
+        container = self._container
+        partition = container.partitions[key_range.id]
+        low, high = max(stretch.low, key_range.low), min(stretch.high, key_range.high)
+        if partition.is_elsewhere:
+            has_versions = self._reader_type is VersionReader
+            return ChangesElsewhere(
+                container,
+                partition,
+                low,
+                high,
+                stretch.lsn,
+                self._since_s,
+                self._options.session,
+                has_versions=has_versions,
+            )
+        has_expiry = container.schema.rules.default_ttl is not None
+        is_live = self._is_live if has_expiry else None
+        return self._reader_type(partition, low, high, stretch.lsn, since_s=self._since_s, is_live=is_live)
 
     async def _fill(self) -> None:
         topology = self._account.topology
@@ -116,13 +133,13 @@ class _ChangeWalk(PageWalk[ChangeReader]):
             await super()._fill()
             return
         for reader in self._parts:
-            self._bill.enter(reader.partition, self._deposit)
-            reader.lsn = await reader.partition.read(reader.partition.lsn_in)
+            reader.ticket = self._bill.enter(reader.partition, self._deposit)
+            reader.lsn = await reader.end_lsn()
 
     def _check_positions(self) -> None:
         """On a node of a cluster that may be behind: refuse a position that another node has given."""
         for reader in self._parts:
-            if reader.lsn > reader.partition.head.lsn:
+            if reader.lsn > reader.partition.head.lsn and not reader.partition.is_elsewhere:
                 raise session_behind("The change feed position is ahead of this node.", reader.partition)
 
     async def _read_slice(self, index: int) -> SliceEnd:

@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.container_state import ContainerState
+from armillary.account.collections.event_visits import KeepEvents, LookAtEvents, ReadEvents, RememberEvents
+from armillary.account.collections.event_visits import lost as lost
 from armillary.account.container import Container
 from armillary.account.following import FollowingAccount
-from armillary.errors import Failure, Kind, Reason
-from armillary.model import documents, layout
-from armillary.model.encoding import unpack_header
+from armillary.account.visits.uncounted_visits import at_all
+from armillary.account.visits.visits import run_uncounted_at
+from armillary.errors import Failure, Kind
 from armillary.model.keys import SPACE_HIGH, SPACE_LOW
-from armillary.partition.history import change_stream_events, log
+from armillary.partition.history import change_stream_events
 from armillary.partition.history.change_stream_events import Event
 from armillary.partition.partition import Partition
-from armillary.storage.engine import View
 from armillary.storage.replication.group_commit import not_leader
 
 INSERT, UPDATE, REPLACE = change_stream_events.INSERT, change_stream_events.UPDATE, change_stream_events.REPLACE
@@ -66,7 +66,7 @@ async def watch(account: Account, container: Container) -> None:
     # Also where the record says so: the server may have stopped, or storage failed, before the partitions knew.
     partitions = list(container.partitions.values())
     for partition in partitions:
-        await partition.keep_events()
+        await keep_events(container, partition)
     container.are_events_begun = partitions == list(container.partitions.values())
 
 
@@ -86,24 +86,34 @@ async def _watch_at_leader(account: FollowingAccount, container: Container) -> N
 
 async def _has_begun(container: Container) -> bool:
     """Whether every partition keeps events, as far as it is stored here."""
-    for partition in list(container.partitions.values()):
-        if await partition.read(change_stream_events.since) is None:
-            return False
-    return True
+    return all(each.is_kept for each in await at_all(container, LookAtEvents()))
 
 
-def now(container: Container) -> Position:
+async def keep_events(container: Container, partition: Partition) -> None:
+    """Have a partition keep events from now on. One that is being split or merged leaves it to its successors."""
+    while container.partitions.get(partition.range.id) is partition:
+        if await run_uncounted_at(container, partition, KeepEvents()) is not None:
+            return
+        await partition.released()
+
+
+async def now(container: Container) -> Position:
     """Behind everything that was done so far."""
-    return tuple(
-        [
-            Stretch(
-                partition.range.low if container.key is not None else SPACE_LOW,
-                partition.range.high if container.key is not None else SPACE_HIGH,
-                change_stream_events.place_after(partition.lsn),
-            )
-            for partition in container.partitions.values()
-        ]
-    )
+    while True:
+        stretches: list[Stretch] = []
+        for partition in container.partitions.values():
+            lsn = partition.lsn
+            if partition.is_elsewhere:  # and may know more than it has told
+                state = await run_uncounted_at(container, partition, LookAtEvents())
+                if state is None:
+                    await partition.released()
+                    break
+                lsn = state.lsn
+            low = partition.range.low if container.key is not None else SPACE_LOW
+            high = partition.range.high if container.key is not None else SPACE_HIGH
+            stretches.append(Stretch(low, high, change_stream_events.place_after(lsn)))
+        else:
+            return tuple(stretches)
 
 
 def beginning() -> Position:
@@ -121,10 +131,14 @@ async def read(
     for stretch in position:
         for key_range in container.map.overlapping(stretch.low, stretch.high):
             piece = Stretch(max(stretch.low, key_range.low), min(stretch.high, key_range.high), stretch.place)
-            events_of, end = await _read_one(container.partitions[key_range.id], piece, most, since_ms)
-            found += [(when, len(pieces), each) for when, each in in_turn(events_of)]
+            asked = ReadEvents(*piece, most, since_ms)
+            part = await run_uncounted_at(container, container.partitions[key_range.id], asked)
+            if part is None:  # it was split or merged, or moved: its successors have the events too
+                await container.partitions[key_range.id].released()
+                return await read(container, position, most, since_ms)
+            found += [(when, len(pieces), each) for when, each in in_turn(part.events)]
             pieces.append(piece)
-            ends.append(end)
+            ends.append(part.end)
     found.sort(key=lambda each: each[:2])
     told = []
     for _, number, event in found[:most]:
@@ -144,69 +158,21 @@ def in_turn(events_of: Iterable[Event]) -> Iterator[tuple[int, Event]]:
         yield when, event
 
 
-async def _read_one(partition: Partition, piece: Stretch, most: int, since_ms: int | None) -> tuple[list[Event], bytes]:
-    """Of one partition: some events, and the place up to which its log was read."""
-
-    def look(view: View) -> tuple[list[Event], bytes]:
-        known_since = change_stream_events.since(view)
-        if known_since is None or (piece.place and change_stream_events.is_lost(view, piece.place, known_since)):
-            raise lost()
-        last_lsn = partition.lsn_in(view)
-        found: list[Event] = []
-        end = piece.place
-        for key, value in islice(change_stream_events.after(view, piece.place, last_lsn), limits.MONGO_EVENTS_MAX):
-            event = change_stream_events.unpack_event(key, value)
-            end = event.place
-            if piece.low <= event.epk < piece.high and (since_ms is None or event.wall_ms >= since_ms):
-                found.append(event)
-                if len(found) > most:
-                    return found, end
-        return found, max(end, change_stream_events.place_after(last_lsn))
-
-    return await partition.read(look)
-
-
 async def remembered(container: Container, since_ms: int) -> list[Event]:
-    """Events from before the first change stream, when none were kept: the documents written since `since_ms`, in their
-    present form, as inserts."""
-    found: list[Event] = []
-    for partition in container.partitions.values():
-
-        def look(view: View) -> list[Event]:
-            noted: list[Event] = []
-            for transaction in log.transactions(view, 0, change_stream_events.since(view) or 0):
-                for stored in transaction.items:
-                    header = unpack_header(stored)
-                    if header.ts * 1000 + 999 >= since_ms:
-                        document = documents.bson_document(stored)
-                        key = documents.document_key(container.key, document)
-                        place = layout.event_key(header.lsn, header.step)[1:]
-                        wall_ms = max(since_ms, header.ts * 1000)
-                        noted.append(
-                            Event(place, change_stream_events.INSERT, header.epk, wall_ms, key, document, None, None)
-                        )
-            return noted
-
-        found += await partition.read(look)
+    """Events from before the first change stream (`RememberEvents`)."""
+    found = [each for read in await at_all(container, RememberEvents(since_ms)) for each in read.events]
     found.sort(key=lambda each: (each.wall_ms, each.place))
     return found[-limits.MONGO_EVENTS_MAX :]
 
 
 def has_news(container: Container, position: Position) -> bool:
-    """Whether there may be events behind a position. Reads no log."""
+    """Whether there may be events behind a position. Reads no log, and asks no other place."""
     for stretch in position:
         for key_range in container.map.overlapping(stretch.low, stretch.high):
-            if change_stream_events.place_after(container.partitions[key_range.id].lsn) > stretch.place:
+            partition = container.partitions[key_range.id]
+            if partition.is_elsewhere or change_stream_events.place_after(partition.lsn) > stretch.place:
                 return True
     return False
-
-
-def lost() -> Failure:
-    return Failure(
-        Kind.BAD_REQUEST,
-        "Resume of change stream was not possible, as the resume point may no longer be kept.",
-        details={"reason": Reason.HISTORY_LOST},
-    )
 
 
 def packed(position: Position) -> list[list[bytes]]:

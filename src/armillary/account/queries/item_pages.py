@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from armillary.account.account import Account
 from armillary.account.container import Container
+from armillary.account.queries.elsewhere.given_pages import given_page
 from armillary.account.queries.item_walk import ItemWalk
 from armillary.account.queries.partition_slices import PageAnswer, Slice, rows_without_items
 from armillary.account.visits.page_walk import FeedOptions
@@ -27,6 +28,7 @@ from armillary.query.selection import Selection
 
 async def read_feed(account: Account, container: Container, options: FeedOptions) -> PageAnswer:
     walk = ItemWalk(account, container, options, Selection(), b"feed", is_feed=True)
+    walk.ask_whole = given_page
     await walk.run("feed")
     return walk.answer()
 
@@ -55,6 +57,7 @@ async def query(
         assert not is_merged or selection.is_streaming, "rows must be merged: see merged_queries.py"
         # As the service's pages of queries are: a client then makes as many requests here as there.
         walk.is_page_of_one = not is_merged
+        walk.ask_whole = given_page
         await walk.run("query", faults_max=None if is_merged else 1)
     else:
         walk.rows = await rows_without_items(bound, account.clock)
@@ -97,6 +100,7 @@ async def select(
             options = replace(options, key=keys[0])
     walk = ItemWalk(account, container, options, selection, text)
     walk.confine(selection.condition)
+    walk.ask_whole = given_page
     await walk.run("query")
     return walk.answer()
 

@@ -8,7 +8,7 @@ is done in short slices on new snapshots, so that a long scan does not block oth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,8 +16,11 @@ from armillary import limits, work
 from armillary.account.account import Account
 from armillary.account.captures.notes import Note, query_note
 from armillary.account.container import Container
+from armillary.account.queries.elsewhere.slices import SliceElsewhere
 from armillary.account.queries.partition_slices import (
+    GivenPage,
     PageAnswer,
+    PageRequest,
     Slice,
     Tally,
     count_work,
@@ -46,6 +49,8 @@ from armillary.query.operators import evaluate
 from armillary.query.page import START, Counters, Page, Position, Progress
 from armillary.query.row_json import dump_large
 from armillary.query.selection import Selection
+
+AskWhole = Callable[[Container, Sequence[Slice], PageRequest, FeedOptions], Awaitable[GivenPage | None]]
 
 
 class BegunPage(NamedTuple):
@@ -78,21 +83,27 @@ class ItemWalk(PageWalk[Slice]):
         self._points: tuple[tuple[bytes, str], ...] | None = None
         self._wanted: set[int] | None = None  # range ids that can hold an answer; None: all
         self._members: tuple[bytes, ...] | None = None  # effective keys that the filter pins and no index has
+        self._text = text
         self._bound = (text, *self._bound_stretch())
         self._cursor = Cursor((), low)
         if options.continuation is not None:
             self._go_on(options.continuation)
-        self._continuation: str | None = None
-        self._size_bytes = 0
-        self._is_new = False  # nothing was read of the current part, in this page or an earlier one
         self._begun: BegunPage | None = None
         self._is_feed = is_feed
+        self.ask_whole: AskWhole | None = None  # asks one other place for the page, if it holds all partitions
         self.is_page_of_one = False  # from one partition only, even if it has no rows
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self.rows: list[bytes] = []
         self.work = QueryWork()
         self._counters = Counters()
+        self._size_bytes = 0
+        self._is_new = False  # nothing was read of the current part, in this page or an earlier one
         # Of partitions whose rows are read together, what each has done for the page.
         self._shares: dict[int, tuple[Slice, QueryWork]] = {}
+        self._continuation: str | None = None
+        self._given: PageAnswer | None = None  # by the place that holds all partitions of the page
 
     def _stretch(self, container: Container, options: FeedOptions) -> tuple[bytes, bytes]:
         """What the request is about. A range that was split or merged while its rows are being read is what it was:
@@ -303,7 +314,7 @@ class ItemWalk(PageWalk[Slice]):
 
     def _admit(self, part: Slice) -> None:
         """Enter a partition that is read together with others: they share the charge by the work that each did."""
-        self._bill.enter(part.partition, self._deposit)
+        part.ticket = self._bill.enter(part.partition, self._deposit)
         done = QueryWork(partitions_begun=part.position == START)
         self._shares[id(part)] = (part, done)
         self.work.partitions_begun += done.partitions_begun
@@ -344,13 +355,18 @@ class ItemWalk(PageWalk[Slice]):
         return slices
 
     def _partitions_of(self, low: bytes, high: bytes, position: Position) -> list[Slice]:
-        slices = []
+        slices: list[Slice] = []
         schema, index = self._container.schema, self._index
         for key_range in self._container.map.overlapping(low, high):
             if self._wanted is not None and key_range.id not in self._wanted:
                 continue
             cut_low, cut_high = max(low, key_range.low), min(high, key_range.high)
             partition = self._container.partitions[key_range.id]
+            if partition.is_elsewhere:
+                where = partition, cut_low, cut_high
+                scope, progress = self._scope_of(cut_low, cut_high, key_range), self._progress(position)
+                slices.append(SliceElsewhere(self._container, *where, self._selection, scope, progress, self._options))
+                continue
             execution = Execution(
                 self._selection,
                 scope=self._scope_of(cut_low, cut_high, key_range),
@@ -429,7 +445,33 @@ class ItemWalk(PageWalk[Slice]):
         note.query = query_note(self._asked, self._options.key)
         return note
 
+    async def _is_given_whole(self) -> bool:
+        ask_whole = self.ask_whole
+        if ask_whole is None:
+            return False
+        try:
+            given = await ask_whole(self._container, self._parts, self._request(), self._options)
+        except Failure as failure:
+            self._note_failure(failure)
+            raise
+        if given is None:
+            return False
+        answer = self._given = given.answer
+        self.rows, self.work, self._counters = answer.rows, answer.work, answer.counters
+        self._note_done(answer.charge_ru, given.visited)
+        return True
+
+    def _request(self) -> PageRequest:
+        return PageRequest(self._asked, self._text, self._is_feed, self.is_page_of_one)
+
+    @property
+    def visited(self) -> Sequence[int]:
+        """Range ids of the partitions that were entered."""
+        return self._visited()
+
     def answer(self) -> PageAnswer:
+        if self._given is not None:
+            return self._given
         charge_ru, lsns = self._settle()
         shares = shares_of(self._bill.paid, self._parts) if self._options.tells_shares else []
         return PageAnswer(self.rows, self._continuation, charge_ru, lsns, self.work, self._counters, shares)

@@ -17,7 +17,7 @@ from armillary import limits, work
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.queries.item_walk import ItemWalk, place_of
-from armillary.account.queries.partition_slices import Slice, out_of_time
+from armillary.account.queries.partition_slices import PageRequest, Slice, out_of_time
 from armillary.account.queries.positioned_rows import (
     ConcatenatedRows,
     MergedRows,
@@ -65,6 +65,9 @@ class MergedWalk(ItemWalk):
             await self._fill_groups()
         else:
             await self._fill_distinct()
+
+    def _request(self) -> PageRequest:
+        return super()._request()._replace(is_merged=True)
 
     # Groups and aggregates.
 

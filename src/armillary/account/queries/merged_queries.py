@@ -10,10 +10,11 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
+from armillary.account.queries.elsewhere.given_pages import given_page
 from armillary.account.queries.merged_pages import MergedWalk
 from armillary.account.queries.merged_slices import MergedSlice, PageWork, charged_page
 from armillary.account.queries.partition_slices import PageAnswer, Slice, out_of_time
-from armillary.account.visits.page_walk import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions, Moved
 from armillary.account.visits.visits import check_session, refused_at
 from armillary.errors import Failure
 from armillary.languages.sql.compiling.compile import BoundQuery
@@ -36,27 +37,38 @@ async def query(
         if selection.ordering is not None:
             check_order(selection.ordering, container.schema.rules.indexing)
         if len(selection.stages) > 1 or selection.ranking is not None:
-            slices = item_pages.slices_of(account, container, bound, partial(selection), options)
-            return await _whole(account, container, bound, slices, options)
+            return await _whole(account, container, bound, options)
         walk = MergedWalk(account, container, options, selection, text)
         walk.confine(bound.condition)
+        walk.ask_whole = given_page
         await walk.run("query")
         return walk.answer()
     is_whole = options.range_id is None and options.epk_range is None and options.continuation is None
     if is_whole and is_unmergeable(bound):
         slices = item_pages.slices_of(account, container, bound, partial(selection), options)
         if len(slices) > 1:
-            return await _whole(account, container, bound, slices, options)
+            return await _whole(account, container, bound, options)
     return await item_pages.query(account, container, bound, text, options)
 
 
-async def _whole(
-    account: Account, container: Container, bound: BoundQuery, slices: list[Slice], options: FeedOptions
-) -> PageAnswer:
+async def _whole(account: Account, container: Container, bound: BoundQuery, options: FeedOptions) -> PageAnswer:
     """All rows in one page."""
     if options.continuation is not None:
         raise continuation_token.bad_token()
+    while True:
+        slices = item_pages.slices_of(account, container, bound, partial(bound.selection), options)
+        try:
+            return await _gathered(account, container, bound, slices, options)
+        except Moved as moved:
+            await moved.followed()
+
+
+async def _gathered(
+    account: Account, container: Container, bound: BoundQuery, slices: list[Slice], options: FeedOptions
+) -> PageAnswer:
     for each in slices if options.session is not None else ():
+        if each.partition.is_elsewhere:
+            continue  # its place checks it
         try:
             check_session(each.partition, options.session or {})
         except Failure as failure:

@@ -12,7 +12,7 @@ from armillary.account.captures.notes import Note, query_note
 from armillary.account.container import Container
 from armillary.account.queries.partition_slices import PageAnswer, Slice, count_work, shares_of
 from armillary.account.visits.page_charges import Bill
-from armillary.account.visits.page_walk import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions, Moved
 from armillary.clock import Clock
 from armillary.errors import Failure
 from armillary.model import charges
@@ -97,8 +97,11 @@ async def charged_page(
     any_partition = next(iter(container.partitions.values()))
     try:
         for each in payers:
-            bill.enter(each.slice.partition, QUERY_DEPOSIT)
+            each.slice.ticket = bill.enter(each.slice.partition, QUERY_DEPOSIT)
         rows = await read()
+    except Moved:
+        bill.leave()
+        raise
     except Failure as failure:
         charged = bill.charge(failure, any_partition)
         if container.recording is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from armillary import limits, work
 from armillary.clock import Clock
@@ -14,10 +14,12 @@ from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import BoundQuery
 from armillary.model.charges import QueryWork
 from armillary.model.values import UNDEFINED
+from armillary.partition.meter import NOT_COUNTED
 from armillary.partition.partition import Partition
 from armillary.query.execution import Execution
 from armillary.query.page import Counters, Page, PageEnds, Position
 from armillary.query.row_json import dump_large
+from armillary.query.selection import Selection
 from armillary.work import Check
 
 
@@ -54,6 +56,23 @@ class PageAnswer:
     shares: list[PartitionShare] = field(default_factory=list)  # of the charge, by partition, if asked for
 
 
+class PageRequest(NamedTuple):
+    """What a walk is made of."""
+
+    selection: Selection  # as the client has asked
+    text: bytes
+    is_feed: bool
+    is_page_of_one: bool
+    is_merged: bool = False
+
+
+class GivenPage(Protocol):
+    """A page that another place has made of partitions that it holds."""
+
+    answer: PageAnswer
+    visited: list[int]  # range ids of the partitions that were entered
+
+
 @dataclass(slots=True)
 class Slice:
     """A stretch of one partition, and how far the query has come in it."""
@@ -63,6 +82,7 @@ class Slice:
     high: bytes
     execution: Execution
     tally: Tally | None = None  # since it was taken last, for those that ask what each partition did
+    ticket: int = NOT_COUNTED  # with which the page has entered the partition
 
     @property
     def position(self) -> Position:

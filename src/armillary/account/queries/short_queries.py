@@ -53,6 +53,8 @@ def place_of(container: Container, bound: BoundQuery, options: FeedOptions) -> P
         if len(ranges) != 1 or (options.key is None and options.range_id is None):
             return None
         partition = container.partitions[ranges[0].id]
+        if partition.is_elsewhere:
+            return None
         if options.session is not None:
             check_session(partition, options.session)
     except Failure:

@@ -13,7 +13,7 @@ from armillary.account.container import Container
 from armillary.account.queries import item_pages
 from armillary.account.queries.merged_slices import MergedSlice, PageWork, charged_page
 from armillary.account.queries.partition_slices import PageAnswer, Slice
-from armillary.account.visits.page_walk import FeedOptions
+from armillary.account.visits.page_walk import FeedOptions, Moved
 from armillary.account.visits.uncounted_visits import several_at
 from armillary.errors import Failure, Kind
 from armillary.query.access.field_access import HasSeveral, several_in
@@ -94,7 +94,11 @@ class SortedReading:
             while merge.is_waiting:
                 self._replace_moved(merge.waiting.source)
                 lanes = len(merge.lanes)
-                await merge.fill(max(1, (max_items - len(rows)) // lanes + 1), limits.PAGE_BYTES_MAX // lanes)
+                try:
+                    await merge.fill(max(1, (max_items - len(rows)) // lanes + 1), limits.PAGE_BYTES_MAX // lanes)
+                except Moved as moved:
+                    await moved.followed()
+                    continue
                 if rows and self._account.clock.elapsed_s() - begun_s > limits.PAGE_SECONDS_MAX:
                     return rows
                 if self._account.clock.elapsed_s() - begun_s > limits.QUERY_SECONDS_MAX:

@@ -32,9 +32,16 @@ class Bill:
         """The range ids of the partitions that were entered, or that paid without."""
         return list(dict.fromkeys([each.partition.range.id for each in self._entries] or [at for at, _ in self.paid]))
 
-    def enter(self, partition: Partition, deposit: int, cost_ru: float = 0.0) -> None:
-        """Before a partition is read; it may refuse. `cost_ru`: what the page has cost so far."""
-        self._entries.append(_Entry(partition, partition.meter.admit(deposit, self._ask, self.epk), cost_ru))
+    def enter(self, partition: Partition, deposit: int, cost_ru: float = 0.0) -> int:
+        """Before a partition is read; it may refuse. `cost_ru`: what the page has cost so far. Returns the ticket."""
+        ticket = partition.meter.admit(deposit, self._ask, self.epk)
+        self._entries.append(_Entry(partition, ticket, cost_ru))
+        return ticket
+
+    def withdraw(self) -> None:
+        """The partition that was entered last was not read."""
+        entry = self._entries.pop()
+        entry.partition.meter.release(entry.ticket, self._ask)
 
     def pay(self, cost_ru: float, otherwise: Partition) -> float:
         """When the page is done. Returns the charge to answer. `otherwise` pays when no partition was entered."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from armillary import limits
@@ -18,10 +18,11 @@ from armillary.account.captures.notes import Note
 from armillary.account.container import Container
 from armillary.account.visits.page_charges import Bill
 from armillary.account.visits.visits import Session, check_session
-from armillary.errors import Failure
+from armillary.errors import Failure, Kind
 from armillary.model.documents import Form
 from armillary.model.encoding import ItemHeader
 from armillary.model.keys import Key
+from armillary.model.sendable import LOCAL
 from armillary.partition.budget import Ask
 from armillary.partition.partition import Partition
 
@@ -43,11 +44,37 @@ class FeedOptions:
     is_unaware: bool = False  # the client cannot be told that a range is split or merged: its successors answer
     ask: Ask | None = None
     tells_shares: bool = False  # the answer says what each partition was charged and did
-    form: Form | None = None  # in which filters see items and rows are answered; None: as JSON
+    # In which filters see items and rows are answered; None: as JSON. What is sent has its name instead.
+    form: Form | None = field(default=None, metadata=LOCAL)
+    # Another process gathers the page, or gives it: it has met the rules of faults, and captures record it there.
+    is_for_other: bool = False
+
+
+class Moved(Exception):
+    """A partition that another place held was split, merged or moved before the page has read of it."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+
+    async def followed(self) -> None:
+        """Until the container's map of ranges has the successors. The page is begun anew then."""
+        await self.partition.released()
+        if not self.partition.is_moved:
+            raise Failure(
+                Kind.UNAVAILABLE,
+                "A partition has moved, and this process does not know yet where to. Try again.",
+                retry_after_ms=limits.CLUSTER_RETRY_MS,
+            )
+
+
+class Refusing(Exception):
+    """A partition at another place would refuse to be entered, and the page can end before it."""
 
 
 class PagePart(Protocol):
     """What a page reads of one partition."""
+
+    ticket: int  # with which the page has entered the partition
 
     @property
     def partition(self) -> Partition: ...
@@ -87,6 +114,10 @@ class PageWalk(ABC, Generic[Part]):
         """Read on in a part, for a short time, and put what was found into the page."""
 
     @abstractmethod
+    def _begin_anew(self) -> None:
+        """Forget what was read of the page."""
+
+    @abstractmethod
     def _is_late(self, part: Part, seconds: float) -> bool:
         """Whether to answer what there is after so many seconds, in the middle of a part."""
 
@@ -105,24 +136,40 @@ class PageWalk(ABC, Generic[Part]):
     async def run(self, operation: str, *, faults_max: int | None = None) -> None:
         """Fill the page. Rules of faults, which know it as `operation`, have it before, as a request to the first
         `faults_max` of the partitions."""
-        if self._container.faults is not None:
+        if self._container.faults is not None and not self._options.is_for_other:
             ranges = [part.partition.range for part in self.find_parts()[:faults_max]]
             await self._container.faults.over(operation, self._container, self._low, self._high, ranges)
         self._begun_s = self._account.clock.elapsed_s()
-        self._parts = self.find_parts()
-        await self._run()
+        while True:
+            self._parts = self.find_parts()
+            try:
+                if not (self._parts and self._parts[0].partition.is_elsewhere and await self._is_given_whole()):
+                    await self._run()
+                return
+            except Moved as moved:
+                self._bill.leave()
+                self._begin_anew()
+                await moved.followed()
 
     async def _run(self) -> None:
         try:
             if self._options.session is not None:
                 for part in self._parts:
-                    check_session(part.partition, self._options.session)
+                    if not part.partition.is_elsewhere:  # else its place checks it
+                        check_session(part.partition, self._options.session)
             await self._fill()
         except Failure as failure:
             charged = self._bill.charge(failure, self._partitions()[0])
-            if self._container.recording is not None:
-                self._container.recording.fail((self._note(),), self._visited(), charged)
+            self._note_failure(charged)
             raise charged from None
+
+    async def _is_given_whole(self) -> bool:
+        """Whether all partitions are at one other place, which has answered the page."""
+        return False
+
+    def _note_failure(self, charged: Failure) -> None:
+        if self._container.recording is not None and not self._options.is_for_other:
+            self._container.recording.fail((self._note(),), self._visited(), charged)
 
     async def _fill(self) -> None:
         for index, part in enumerate(self._parts):
@@ -132,7 +179,12 @@ class PageWalk(ABC, Generic[Part]):
                 self._stop_at(index)
                 return
             while True:
-                is_part_read, is_page_full = await self._read_slice(index)
+                try:
+                    is_part_read, is_page_full = await self._read_slice(index)
+                except Refusing:
+                    self._bill.withdraw()
+                    self._stop_at(index)
+                    return
                 if is_page_full or (not is_part_read and self._is_late(part, self._seconds())):
                     self._stop_at(index + is_part_read)
                     return
@@ -146,7 +198,9 @@ class PageWalk(ABC, Generic[Part]):
         partition = part.partition
         if not is_first and partition.meter.is_closed(self._options.ask):
             return False
-        self._bill.enter(partition, self._deposit, 0.0 if is_first else self._cost_ru())
+        part.ticket = self._bill.enter(partition, self._deposit, 0.0 if is_first else self._cost_ru())
+        if partition.is_elsewhere and not is_first:
+            partition.meter.make_optional(part.ticket)
         return True
 
     def _pay(self, otherwise: Partition) -> float:
@@ -170,12 +224,15 @@ class PageWalk(ABC, Generic[Part]):
         """Range ids, for captures: of the partitions that were entered, or the one that refused."""
         return self._bill.visited or [self._partitions()[0].range.id]
 
+    def _note_done(self, charge_ru: float, visited: Sequence[int]) -> None:
+        if self._container.recording is not None and not self._options.is_for_other:
+            note = self._note()
+            note.charge_ru = charge_ru
+            self._container.recording.add((note,), visited)
+
     def _settle(self) -> tuple[float, list[tuple[int, int]]]:
         """Pay for the page. Returns the charge, and the range ids and lsns of its partitions."""
         partitions = self._partitions()
         charge_ru = self._pay(partitions[0])
-        if self._container.recording is not None:
-            note = self._note()
-            note.charge_ru = charge_ru
-            self._container.recording.add((note,), self._visited())
+        self._note_done(charge_ru, self._visited())
         return charge_ru, list(dict.fromkeys((each.range.id, each.lsn) for each in partitions))

@@ -230,7 +230,10 @@ def refused_at(container: Container, partition: Partition, failure: Failure, epk
     """A refusal of a request that a partition was not admitted for; it is counted there. `name`: of the operation."""
     if partition.is_elsewhere:
         cast(VisitedElsewhere, partition).refused(container, failure, epk)
-    charged = partition.meter.charge(failure, epk)
+        charged = failure
+        charged.charge_ru, charged.is_metered = round(failure.charge_ru, 2), True
+    else:
+        charged = partition.meter.charge(failure, epk)
     if container.recording is not None:
         note = Note(name, Kind.INTERNAL, 0.0, is_alone=False)
         container.recording.fail((note,), (partition.range.id,), charged)

@@ -12,7 +12,7 @@ from bson.binary import UUID_SUBTYPE, Binary
 from armillary.account import containers
 from armillary.account.catalog.container_state import CollectionState, ContainerState
 from armillary.account.catalog.records import Record
-from armillary.account.collections import indexes
+from armillary.account.collections import event_feed, indexes
 from armillary.account.collections.collection_rules import options_of as options_of
 from armillary.account.collections.collection_rules import shard_fields as shard_fields
 from armillary.account.collections.collection_rules import value_at as value_at
@@ -102,7 +102,7 @@ async def create(
             call.account, database, body, throughput, is_old_client=not shard_key, begin=begin
         )
         for partition in made.partitions.values() if is_watched else ():
-            await partition.keep_events()
+            await event_feed.keep_events(made, partition)
         if transaction is not None:
             transaction.made[call.database, collection] = made
         return made

@@ -16,6 +16,7 @@ from armillary.model.encoding import ItemHeader, unpack_header
 from armillary.model.layout import unpack_size
 from armillary.partition.history import log, versions
 from armillary.partition.history.versions import Version
+from armillary.partition.meter import NOT_COUNTED
 from armillary.partition.partition import Partition
 from armillary.storage.engine import View
 
@@ -64,6 +65,7 @@ class ChangeReader:
         self.low = low
         self.high = high
         self.lsn = lsn  # everything up to here was read
+        self.ticket = NOT_COUNTED  # with which the page has entered the partition
         self._last_lsn: int | None = None
         self._since_s = since_s
         self._is_live = is_live
@@ -76,6 +78,19 @@ class ChangeReader:
         step, last_lsn = await self.partition.read(lambda view: self._step(view, room, is_due))
         self.lsn, self._last_lsn = step.lsn, last_lsn
         return step
+
+    async def end_lsn(self) -> int:
+        """Of the last change, now."""
+        return await self.partition.read(self.partition.lsn_in)
+
+    @property
+    def last_lsn(self) -> int | None:
+        """The end of the log as of the first read."""
+        return self._last_lsn
+
+    def go_on(self, last_lsn: int | None) -> None:
+        """It is the reader of a page that has begun in another process."""
+        self._last_lsn = last_lsn
 
     def _step(self, view: View, room: Room, is_due: IsDue) -> tuple[Step, int]:
         last_lsn = self._last_lsn

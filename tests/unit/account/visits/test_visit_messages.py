@@ -113,7 +113,7 @@ def test_what_is_not_plain_is_noticed() -> None:
 
 
 # Of partitions of this process the same is found without a visit.
-ONLY_ELSEWHERE = {"CountKeys", "FindRecords", "FindSeveral"}
+ONLY_ELSEWHERE = {"CountKeys", "FindRecords", "FindSeveral", "LookAtEvents"}
 
 
 class Sent:
@@ -273,6 +273,14 @@ async def through_mongo(account: Account, clock: VirtualClock) -> list[Any]:
         },
         {"aggregate": "c", "pipeline": [{"$merge": {"into": "d", "whenMatched": "replace"}}], "cursor": {}},
         {"find": "c", "sort": {"$natural": -1}},
+        {"find": "c", "sort": {"n": 1}},
+        {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}},
+        {
+            "aggregate": "c",
+            "pipeline": [{"$changeStream": {"startAtOperationTime": Timestamp(1_600_000_000, 1)}}],
+            "cursor": {},
+        },
+        {"explain": {"find": "c", "filter": {"n": 6}}, "verbosity": "queryPlanner"},
         {"count": "c"},
         {"aggregate": "d", "pipeline": [{"$sort": {"_id": 1}}], "cursor": {}},
         {"create": "capped", "capped": True, "size": 4096},
@@ -280,6 +288,9 @@ async def through_mongo(account: Account, clock: VirtualClock) -> list[Any]:
         {"find": "capped", "tailable": True},
     ]
     answers = [await house.ask(command) for command in commands]
+    stream = await house.ask({"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}})
+    await house.ask({"insert": "c", "documents": [{"_id": "seen", "n": 12345}]})
+    answers.append(await house.ask({"getMore": stream["cursor"]["id"], "collection": "c"}))
     for each in answers:
         for name in ("operationTime", "$clusterTime"):
             each.pop(name, None)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn
 
 from armillary.account.container import Container
+from armillary.account.visits.elsewhere.page_entries import Entry
 from armillary.account.visits.elsewhere.place import Place
 from armillary.account.visits.elsewhere.place import ask as ask_place
-from armillary.account.visits.elsewhere.questions import Answered, Asked, CountRefusal, Figures
+from armillary.account.visits.elsewhere.questions import Answered, Asked, CountRefusal, Figures, LeavePage, PayPage
 from armillary.account.visits.visits import Done, Visit, note_failure
 from armillary.clock import Clock
 from armillary.errors import Failure
@@ -27,35 +28,63 @@ class NotHere(AssertionError):
 
 
 class MeterElsewhere(Meter):
-    """It refuses, counts and spends nothing: the meter of the place does."""
+    """Pages enter the partition at its place, with the first slice that is read of it, and pay there. All else that a
+    meter refuses, counts and spends is done there with the visits."""
+
+    def __init__(self, clock: Clock, place: Place, container: bytes, range_id: int) -> None:
+        super().__init__(clock)
+        self._place = place
+        self._container = container
+        self._range_id = range_id
+        self._entries: dict[int, Entry] = {}
+        self._next = 0
 
     def admit(self, deposit: int = READ_DEPOSIT, ask: Ask | None = None, epk: bytes | None = None) -> int:
-        return NOT_COUNTED
+        ticket = self._next
+        self._next += 1
+        self._entries[ticket] = Entry(self._place.new_write_id(), deposit, ask, epk)
+        return ticket
+
+    def entry(self, ticket: int) -> Entry | None:
+        """Of a ticket, to be sent with what the page reads."""
+        return self._entries.get(ticket)
+
+    def make_optional(self, ticket: int) -> None:
+        self._entries[ticket].is_optional = True
 
     def is_closed(self, ask: Ask | None) -> bool:
         return False
 
     def spend(self, charge_ru: float, epk: bytes | None, ticket: int = NOT_COUNTED, ask: Ask | None = None) -> float:
-        return round(charge_ru * HUNDREDTHS) / HUNDREDTHS
+        charged = round(charge_ru * HUNDREDTHS)
+        entry = self._entries.pop(ticket, None)
+        paid = PayPage(self._container, self._range_id, charged, epk, ask, entry.id if entry is not None else None)
+        self._place.tell(paid)
+        return charged / HUNDREDTHS
 
     def count_full(self, epk: bytes | None) -> None:
         pass
 
     def release(self, ticket: int, ask: Ask | None = None) -> None:
-        pass
+        entry = self._entries.pop(ticket, None)
+        if entry is not None:
+            self._place.tell(LeavePage(entry.id))
 
 
 class PartitionElsewhere(Partition):
     is_elsewhere = True
+    meter: MeterElsewhere
 
-    def __init__(self, place: Place, key_range: KeyRange, clock: Clock, map_of: Any, first_lsn: int) -> None:
-        """`map_of`: a function that returns the container's present map of ranges."""
+    def __init__(
+        self, place: Place, container: bytes, key_range: KeyRange, clock: Clock, map_of: Any, first_lsn: int
+    ) -> None:
+        """`container`: its rid. `map_of`: a function that returns the container's present map of ranges."""
         self.place = place
         self.range = key_range
         self.clock = clock
         self.head = new_head(0, first_lsn)
         self.reached_lsn = first_lsn
-        self.meter = MeterElsewhere(clock)
+        self.meter = MeterElsewhere(clock, place, container, key_range.id)
         self.restated_count = 0
         self.on_grown = None
         self.is_dropped = False

@@ -5,11 +5,13 @@ question is answered where it arrives, by its own method `answer`; what that ret
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, Protocol
 
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
+from armillary.account.visits.elsewhere.page_entries import Entries
 from armillary.account.visits.elsewhere.remembered_answers import RememberedAnswers
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
@@ -22,6 +24,11 @@ class LocalPlace:
     def __init__(self, account: Account, remembered: RememberedAnswers) -> None:
         self.account = account
         self.remembered = remembered
+
+    @cached_property
+    def entries(self) -> Entries:
+        """Of pages that other places gather."""
+        return Entries(self.account.clock)
 
     def container(self, rid: bytes) -> Container:
         container = self.account.container_by_rid(rid)

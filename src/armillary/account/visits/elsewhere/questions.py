@@ -9,7 +9,8 @@ from armillary.account.visits import visits
 from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
 from armillary.account.visits.visits import Visit
 from armillary.errors import Failure
-from armillary.partition.budget import Ask
+from armillary.partition.budget import HUNDREDTHS, Ask
+from armillary.partition.meter import NOT_COUNTED
 from armillary.partition.partition import Partition
 
 
@@ -79,3 +80,35 @@ class CountRefusal(Told):
 def figures_of(partition: Partition) -> Figures:
     head = partition.head
     return Figures(partition.lsn, head.item_count, head.size_bytes)
+
+
+@dataclass(slots=True)
+class PayPage(Told):
+    """A partition's share of the charge of a page that was gathered elsewhere."""
+
+    container: bytes  # rid
+    range_id: int
+    charged: int  # hundredths of request units
+    epk: bytes | None = None
+    ask: Ask | None = None
+    entry_id: bytes | None = None  # None: it pays without having been entered
+
+    def take(self, here: LocalPlace) -> None:
+        held = here.entries.end(self.entry_id) if self.entry_id is not None else None
+        if held is not None:
+            held.partition.meter.spend(self.charged / HUNDREDTHS, self.epk, held.ticket, self.ask)
+            return
+        container = here.account.container_by_rid(self.container)
+        partition = container.partitions.get(self.range_id) if container is not None else None
+        if partition is not None and not partition.is_elsewhere:
+            partition.meter.spend(self.charged / HUNDREDTHS, self.epk, NOT_COUNTED, self.ask)
+
+
+@dataclass(slots=True)
+class LeavePage(Told):
+    """There will be no page, or another partition pays for it."""
+
+    entry_id: bytes
+
+    def take(self, here: LocalPlace) -> None:
+        here.entries.leave(self.entry_id)

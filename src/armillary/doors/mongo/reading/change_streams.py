@@ -203,7 +203,7 @@ class ChangeStream:
         if rid in self._positions or container.state.former_rid in self._positions:
             return
         if not self._is_resumed and not is_new:
-            self._positions[rid] = event_feed.now(container)
+            self._positions[rid] = await event_feed.now(container)
             return
         # New collections are read from their beginning; so are all if a start time was given.
         position = self._positions[rid] = event_feed.beginning()

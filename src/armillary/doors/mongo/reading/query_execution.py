@@ -127,7 +127,8 @@ async def _scan(
             return True
         return False
 
-    selection = document_queries.selection(wanted.condition, wanted.matcher, keeps)
+    is_here = not container.is_divided
+    selection = document_queries.selection(wanted.condition, wanted.matcher, keeps if is_here else None)
     form = BSON if wanted.names is None else bson_form(wanted.names)
     continuation: str | None = None
     left = wanted.most
@@ -139,7 +140,7 @@ async def _scan(
         )
         page = await item_pages.select(call.account, container, selection, _TEXT, options)
         call.examine(page.counters.items_loaded, page.charge_ru, is_keyed=not page.counters.is_full_scan)
-        if len(seen) < len(page.rows):  # the filter ran in another process
+        if not is_here:  # the filter may have run in another process
             rows = page.rows
             seen[:] = await work.run(lambda: list(map(form.load, rows)))  # noqa: B023 (run at once)
         yield page.rows, seen

@@ -1,0 +1,132 @@
+"""Slices of partitions that other places hold, for pages that are gathered here: they are read by questions
+(`slice_questions.py`), and otherwise like slices of partitions here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from armillary.account.container import Container
+from armillary.account.queries.elsewhere.slice_questions import ReadSlice, SliceRead, form_name
+from armillary.account.queries.partition_slices import Slice, Tally
+from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
+from armillary.account.visits.elsewhere.place import ask
+from armillary.account.visits.page_walk import FeedOptions, Moved, Refusing
+from armillary.clock import Clock
+from armillary.model.values import UNDEFINED, Value
+from armillary.partition.partition import Partition
+from armillary.query.access.access_path import Scope
+from armillary.query.access.field_order import field_ordering
+from armillary.query.execution import Execution
+from armillary.query.page import START, Page, Progress
+from armillary.query.recipes import recipe_of
+from armillary.query.selection import Selection
+
+
+class ExecutionElsewhere(Execution):
+    """How far an execution at another place has come."""
+
+    def __init__(self, progress: Progress, *, keeps_positions: bool) -> None:
+        self.progress = progress
+        self.keeps_positions = keeps_positions
+        self._is_index_counted = progress.position != START
+        self._field_ordering = None
+        self._can_stop = True
+        self._has_sorter = False
+        self._state: Value = UNDEFINED
+
+    @property
+    def is_index_counted(self) -> bool:
+        return self._is_index_counted
+
+    @property
+    def can_stop(self) -> bool:
+        return self._can_stop
+
+    @property
+    def has_sorter(self) -> bool:
+        return self._has_sorter
+
+    @property
+    def state(self) -> Value:
+        return self._state
+
+    def adopt(self, read: SliceRead) -> None:
+        self.progress = replace(read.progress, state=UNDEFINED)
+        self._is_index_counted = True
+        self._can_stop = read.can_stop
+        self._has_sorter = read.has_sorter
+        self._state = read.progress.state if read.has_state else UNDEFINED
+        if read.order_fields is not None and self._field_ordering is None:
+            self._field_ordering = field_ordering(read.order_fields)
+
+
+class SliceElsewhere(Slice):
+    def __init__(
+        self,
+        container: Container,
+        partition: Partition,
+        low: bytes,
+        high: bytes,
+        selection: Selection,
+        scope: Scope,
+        progress: Progress,
+        options: FeedOptions,
+    ) -> None:
+        execution = ExecutionElsewhere(progress, keeps_positions=selection.ordering is not None)
+        super().__init__(partition, low, high, execution, Tally() if options.tells_shares else None)
+        assert isinstance(partition, PartitionElsewhere)
+        self._at = partition
+        self._progress = execution
+        self._container = container
+        self._selection = selection
+        self._scope = scope
+        self._session = options.session
+        self._form = form_name(options.form)
+        self._turn = 0
+        self._entered: bytes | None = None  # the entry of the page that the turns are counted in
+
+    async def read(
+        self, clock: Clock, max_items: int, max_bytes: int, begun_s: float | None = None, *, can_end: bool = False
+    ) -> tuple[Page, bool]:
+        read_s = clock.elapsed_s()
+        execution = self._progress
+        entry = self._at.meter.entry(self.ticket)
+        if entry is None or entry.id != self._entered:
+            self._turn, self._entered = 0, entry.id if entry is not None else None
+        progress = execution.progress
+        if execution.state is not UNDEFINED:
+            progress = replace(progress, state=execution.state)
+        order_fields = execution.order_fields
+        asked = ReadSlice(
+            self._container.record.rid,
+            self.partition.range.id,
+            self.low,
+            self.high,
+            recipe_of(self._selection),
+            self._scope,
+            entry,
+            self._turn,
+            progress,
+            max_items,
+            max_bytes,
+            read_s - begun_s if begun_s is not None else None,
+            can_end,
+            execution.keeps_positions,
+            execution.is_index_counted,
+            self._form,
+            order_fields,
+            self._session,
+        )
+        read: SliceRead = await ask(self._at.place, asked, clock)
+        if read.figures is None:
+            raise Moved(self.partition)
+        self._at.adopt(read.figures)
+        if read.is_closed:
+            raise Refusing
+        self._turn += 1
+        execution.adopt(read)
+        if self.tally is not None:
+            self.tally.add(Tally(read.counters, len(read.rows), clock.elapsed_s() - read_s))
+        page = Page(read.rows, read.position, read.counters, read.size_bytes, read.positions)
+        return page, read.is_out_of_time
