@@ -221,7 +221,9 @@ async def test_a_choice_stays_while_an_older_reading_arrives(
             await reading.released()
             await change.first()
             await expect(copied).not_to_be_checked()
-            await held.uncheck()
-            await change.released()
+            # The page shows a choice before the server has it.
+            async with portal.page.expect_response(lambda each: each.request.post_data_json == {"points": []}):
+                await held.uncheck()
+                await change.released()
     await expect(portal.test("testing-line")).to_have_count(0)
     assert operator.ask("GET", "reshapes")["pauses"] == []
