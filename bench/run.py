@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -22,6 +23,7 @@ from bench import (
     captures,
     cluster,
     compare,
+    documented,
     expiry,
     feed,
     foresight,
@@ -40,6 +42,7 @@ from bench import (
 )
 from bench.idle import measure_idle
 from bench.load import NUMBERS_PER_RUN, Measured, run_wrk
+from bench.operations import OperationFigures
 from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
 from bench.queries import QueryFigures
 from bench.raw_rocks import RawRocks
@@ -230,7 +233,7 @@ def main() -> None:
         _keep("\n".join(comparison.lines()), comparison.to_json())
         return
     plan = QUICK if options.quick else FULL
-    begin_s = time.monotonic()
+    begin_s, load_before = time.monotonic(), os.getloadavg()[0]
     wanted: list[str] = options.only or [*CONTESTS, *SECTIONS]
     contests = [each for each in wanted if each in CONTESTS]
     sections: dict[str, Section] = {}
@@ -244,6 +247,8 @@ def main() -> None:
             if each in SECTIONS:
                 (directory / each).mkdir()
                 sections[each] = SECTIONS[each](directory / each, is_quick=options.quick, say=_say)
+                if isinstance(operation_figures := sections[each], OperationFigures) and not options.quick:
+                    documented.write_operations(operation_figures, load_before)
     text = report.render(
         benchmark.results,
         idle,
