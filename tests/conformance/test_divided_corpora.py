@@ -24,7 +24,7 @@ from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
-from armillary.account.queries import item_walk, merged_queries, merged_slices, sorted_reading
+from armillary.account.queries import item_pages, item_walk, merged_queries, merged_slices, sorted_reading
 from armillary.account.queries.item_walk import ItemWalk
 from armillary.account.queries.partition_slices import PageAnswer
 from armillary.account.registry import AccountSettings
@@ -33,8 +33,9 @@ from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import VirtualClock
 from armillary.doors.sql.access.authentication import AccountKeys
 from armillary.doors.sql.door import SqlDoor
-from armillary.errors import Failure
+from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import compile_query
+from armillary.partition.budget import Budget
 from armillary.storage.memory import MemoryEngine
 
 
@@ -242,5 +243,39 @@ async def test_pages_over_a_split(both: Both) -> None:
             assert len(found) == 40
         else:
             assert found
+    await account.close()
+    await engine.close()
+
+
+@pytest.mark.parametrize("both", ["here and at two places"], indirect=True)
+async def test_a_page_ends_before_a_partition_that_cannot_pay(both: Both) -> None:
+    clock, engine = VirtualClock(), MemoryEngine()
+    account = await Account.open(engine, clock)
+    database = await containers.create_database(account, {"id": "d"}, None)
+    body = {"id": "c", "partitionKey": {"paths": ["/pk"], "version": 2}}
+    container = await containers.create_container(account, database, body, Throughput.manual(24_000))
+    with inside():
+        for number in range(40):
+            await items.create(container, {"id": str(number), "pk": number}, ItemOptions(), clock)
+        poor = container.partitions[1].meter
+    poor.budget, poor.is_enforcing = Budget(int(clock.monotonic_s())), True
+    poor.budget.set_limit(100)
+    poor.admit(5000)  # in debt
+    options = FeedOptions(page_items=1000)
+
+    async def ask() -> tuple[list[bytes], str | None]:
+        page = await item_pages.read_feed(account, container, options)
+        return page.rows, page.continuation
+
+    before = poor.totals
+    [(rows, _, continuation), *_] = await both.same(ask)
+    assert rows and continuation is not None and poor.totals == before
+    options.continuation = continuation
+    with pytest.raises(Failure) as caught:
+        await ask()
+    assert caught.value.kind is Kind.THROTTLED and poor.totals.refused == before.refused + 1
+    poor.is_enforcing = False
+    [(rest, _, _), *_] = await both.same(ask)
+    assert len(rows) + len(rest) == 40
     await account.close()
     await engine.close()
