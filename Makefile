@@ -62,8 +62,9 @@ clients: .venv/.installed-dev ## run the released clients of many languages agai
 	PYTHONPATH=tests .venv/bin/python -m clients $(ARGS)
 
 # ARGS="--seed NUMBER" and the PYTHONHASHSEED that is printed repeat a run.
-soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long tests, and all random ones from a new seed
+soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long tests, all random ones from a new seed, and the corpora with partitions of other processes
 	PYTHONHASHSEED=$${PYTHONHASHSEED:-$$RANDOM} .venv/bin/python -m pytest -m "soak or seeded" --seed draw --timeout 0 $(ARGS)
+	.venv/bin/python -m pytest $(PYTEST_WORKERS) --divided mixed $(addprefix tests/conformance/test_,sql.py table.py gremlin.py mongo_documents.py mongo_language.py)
 
 # Three times slower than the tests alone. Gaps of packages: make coverage GAPS="storage partition"
 COVERAGE := .venv/bin/python -m coverage
