@@ -27,7 +27,7 @@ class _Echo:
 
     async def answer(self, client: Client, message: bytes, is_text: bool) -> None:
         out = Responder(client.line, is_text, self._clock, "00000000-0000-0000-0000-000000000000")
-        read_request(message, is_text, out)
+        read_request(message, is_text, out, is_known=True, reads_properties=client.reads_properties)
         out.finish([self._found])
 
 

@@ -66,7 +66,7 @@ def measure(directory: Path, *, is_quick: bool, say: Say) -> OperationFigures:
         changed, created = relaxed.new_container(numbers), relaxed.new_container(numbers)
         created_full = full.new_container(numbers)
         free = iter(range(NUMBER_FIRST + 10 * NUMBERS_PER_RUN, NUMBER_FIRST + 1000 * NUMBERS_PER_RUN, NUMBERS_PER_RUN))
-        work = {
+        work: dict[str, tuple[servers.Server, Script]] = {
             READ: (relaxed, lambda: load.reads(stored, numbers)),
             CREATE: (relaxed, lambda: load.creates(created, next(free))),
             CREATE_FULL: (full, lambda: load.creates(created_full, next(free))),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,17 +26,21 @@ def small_disk(path: Path, size_bytes: int) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-def fail_next_commit(patch: pytest.MonkeyPatch, message: str, *, is_stored: bool) -> None:
-    """The next commit of any RocksDB fails once: after it was stored, or before."""
+def fail_next_commit(
+    patch: pytest.MonkeyPatch, message: str, *, is_stored: bool, on_failing: Callable[[], None] = lambda: None
+) -> None:
+    """The next commit of any RocksDB fails once: after it was stored, or before. `on_failing` is called just before."""
     sync, write = Database.sync, Database.write
 
     def failing_sync(database: Database) -> None:
         patch.setattr(Database, "sync", sync)
         sync(database)
+        on_failing()
         raise OSError(message)
 
     def failing_write(database: Database, layer: object) -> None:
         patch.setattr(Database, "write", write)
+        on_failing()
         raise Exception(message)  # the engine's library raises no more precise type
 
     if is_stored:

@@ -84,9 +84,13 @@ CHANGES: list[Change] = [replace_policies, rename, create_index, scale, watch, s
 
 
 def break_storage(monkeypatch: pytest.MonkeyPatch, *, is_stored: bool) -> None:
-    """The next change fails, done or not, and the disk stays full until `monkeypatch.undo()`."""
-    monkeypatch.setattr(DataDirectory, "free_bytes", lambda directory: 0)
-    fail_next_commit(monkeypatch, "IO error: No space left on device", is_stored=is_stored)
+    """The next change fails, done or not, and the disk is full from then on, until `monkeypatch.undo()`. Not before:
+    the engine looks at the disk from time to time, and would refuse the change instead."""
+
+    def fill() -> None:
+        monkeypatch.setattr(DataDirectory, "free_bytes", lambda directory: 0)
+
+    fail_next_commit(monkeypatch, "IO error: No space left on device", is_stored=is_stored, on_failing=fill)
 
 
 def told(container: Container) -> dict[str, Any]:
