@@ -209,13 +209,6 @@ class Links:
 # Uses of partitions of other places that are neither visits nor messages yet. This list only becomes shorter.
 ALLOWED: Final = frozenset(
     {
-        # A page of the change feed: becomes a message.
-        "partition.history.change_reading:ChangeReader._step uses lsn_in",
-        "partition.history.change_reading:ChangeReader._step uses times",
-        "partition.history.change_reading:ChangeReader._transactions uses times",
-        "partition.history.change_reading:ChangeReader.read uses read",
-        "account.changes.change_feed:_ChangeWalk._fill uses lsn_in",
-        "account.changes.change_feed:_ChangeWalk._fill uses read",
         # The snapshot that a transaction of MongoDB reads: it is to be held where the partition is.
         "account.collections.transactions:Pinned.of uses store",
         "account.collections.transactions:_Fork._claim uses read",

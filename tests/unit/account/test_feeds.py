@@ -190,7 +190,7 @@ async def test_aggregates_with_expiry_come_off_the_index(house: House, seed: int
             ("MIN(c.n) FROM c", min(numbers, default=None)),
             ("MAX(c.n) FROM c WHERE c.n <= 4", max((number for number in numbers if number <= 4), default=None)),
         ):
-            page = await house.page(container, f"SELECT VALUE {text}", key=None if key is None else (key,))
+            page = await house.page(container, f"SELECT VALUE {text}", key=None if key is None else Key((key,)))
             assert [orjson.loads(row) for row in page.rows] == ([] if wanted is None else [wanted]), text
             is_on_keys = key is not None and (">=" in text or "IN (" in text or not text.startswith("COUNT"))
             assert is_on_keys or page.counters.items_loaded == 0, text
