@@ -471,6 +471,7 @@ GREMLIN_SECONDS_DEFAULT = 30.0  # service: of a request without a timeout of its
 GREMLIN_SECONDS_MAX = 600.0  # of one with it
 GREMLIN_MESSAGE_BYTES_MAX = 10 * MB  # drivers' own default
 GREMLIN_MESSAGE_MEMORY_BYTES_MAX = 128 * MB  # of the values of one message: three million numbers
+GREMLIN_VERTEX_AT_ONCE_BYTES = 16 * KB  # longer vertices give way while they are answered: some 0.5 ms
 GREMLIN_READ_AT_ONCE_BYTES = 32 * KB  # longer messages are parsed in a thread: some 5 ms
 GREMLIN_RESULTS_AT_ONCE = 64  # results per partial response (TinkerPop's default)
 GREMLIN_RESULTS_AT_ONCE_MAX = 10_000

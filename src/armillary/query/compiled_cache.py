@@ -40,6 +40,11 @@ class CompiledCache(Generic[K, V]):
         self.hits += 1
         return found[0]
 
+    def peek(self, key: K) -> V | None:
+        """As `get`, for one who may turn out not to use it: nothing is counted."""
+        found = self._kept.get(key)
+        return found[0] if found is not None else None
+
     def keep(self, key: K, value: V, size: int = 0) -> None:
         before = self._kept.pop(key, None)
         self._size += size - (before[1] if before is not None else 0)

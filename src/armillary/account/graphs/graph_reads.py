@@ -18,7 +18,7 @@ from armillary.account.captures.notes import Note, QueryNote, spread
 from armillary.account.container import Container
 from armillary.account.graphs.graph_documents import Item, edge_item, sink_partition, vertex_item
 from armillary.account.visits import visits
-from armillary.account.visits.read_visits import ReadItem
+from armillary.account.visits.read_visits import ReadItem, read_at_hand
 from armillary.account.visits.visits import Visit
 from armillary.clock import Clock
 from armillary.errors import Reason, computed_too_large
@@ -80,7 +80,8 @@ async def read_points(container: Container, points: Sequence[Point], tally: Tall
 async def _read_point(container: Container, point: Point, tally: Tally) -> bytes | None:
     """One alone, as most are asked for."""
     tally.fanout = 1
-    answer = await visits.run(container, ReadItem(point.epk, point.item_id, key=point.key))
+    visit = ReadItem(point.epk, point.item_id, key=point.key)
+    answer = read_at_hand(container, visit) or await visits.run(container, visit)
     tally.charge_ru += answer.charge_ru
     if answer.payload is not None:
         tally.add((answer.payload,))

@@ -25,7 +25,7 @@ from armillary.account.security import permissions
 from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.account.visits.consistency import before_write, check_silence
 from armillary.audit import ACTOR, Actor, SignInLog
-from armillary.doors.gremlin import traversals
+from armillary.doors.gremlin import quick_vertices, traversals
 from armillary.doors.gremlin.authentication import Client, Keys, Principal, Tokens, authenticate, is_sealed
 from armillary.doors.gremlin.errors import MALFORMED
 from armillary.doors.gremlin.forms import AUTHENTICATION
@@ -222,7 +222,10 @@ class GremlinDoor:
         container = await self._container(principal)
         if principal.expires_s is not None:
             self._check_token(principal, principal.expires_s, container)
-        if self.account.captures.is_on:
+        if not self.account.captures.is_on:
+            if request.operation == "eval" and await quick_vertices.answer(self, client, request, container, out):
+                return
+        else:
             out.details = notes.begin("gremlin", out.activity_id)
         graph = StoredGraph(self.account, container, is_read_only=principal.is_read_only)
         out.graph = graph

@@ -96,6 +96,22 @@ class Programs:
             self._keep(key, template_of_script(text, bindings, program, partition_key, element_id))
         return made
 
+    def vertex_named(self, text: str, bindings: dict[Any, Any], partition_key: str | None) -> Any:
+        """The one value in the V() of a script that is nothing else and was compiled with bindings of these names;
+        None: it is not known to be such a script."""
+        key = (text, partition_key, *bindings)
+        known = self._kept.peek(key)
+        if known is None:
+            return None
+        statement, template = known
+        if not template.is_bare or statement.terminal != "toList" or statement.traversal.source:
+            return None
+        values = template.named(bindings)
+        if len(values) != 1:
+            return None
+        self._get(key)
+        return values[0]
+
     def of_bytecode(self, traversal: Traversal, partition_key: str | None) -> Program:
         shape = shape_of(traversal)
         key = (shape, partition_key)

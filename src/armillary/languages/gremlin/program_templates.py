@@ -54,18 +54,24 @@ class Template:
         self._program = program.starting_at(())  # without the ids of the first request, which may be many
         self._arguments = arguments
         self._builder = builder
+        first, *others = program.pipeline.steps
+        self.is_bare = not others and first.name == "V" and not first.labels and program.report is None
 
-    def filled(self, bindings: Mapping[str, Any]) -> Program | None:
-        """The program for these bindings; None if a value is not an id and could change more than the start of the
-        traversal.
-        """
+    def named(self, bindings: Mapping[str, Any]) -> list[Any]:
+        """The arguments of V() or E() for these bindings."""
         values: list[Any] = []
         for argument in self._arguments:
             value = bindings[argument.name] if type(argument) is Slot else argument
             if type(value) is list:
                 value = [bindings[each.name] if type(each) is Slot else each for each in value]
             values.append(value)
-        return self.started(values)
+        return values
+
+    def filled(self, bindings: Mapping[str, Any]) -> Program | None:
+        """The program for these bindings; None if a value is not an id and could change more than the start of the
+        traversal.
+        """
+        return self.started(self.named(bindings))
 
     def started(self, values: list[Any]) -> Program | None:
         """The program for these arguments of V() or E(); None as in `filled`."""
