@@ -89,6 +89,10 @@ class Driver:
         assert self.send("GET", "/dbs/shop/colls/orders", headers)[0] in (401, 403, 404)
         headers["authorization"] = quote(token[:-6] + "AAAAAA", safe="")
         assert self.send("GET", "/dbs/shop/colls/orders", headers)[0] == 401
+        seal = base64.b64encode(hmac.digest(base64.b64decode(PRIMARY), b"cGF5bG9hZA==", "sha256")).decode()
+        self.hidden.add(seal)
+        headers["authorization"] = quote(f"type=sas&ver=1.0&sig={seal};cGF5bG9hZA==", safe="")
+        assert self.send("GET", "/dbs", headers)[0] == 401
 
     def table(self) -> None:
         url = f"http://127.0.0.1:{self.port('table')}"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from azure.core import MatchConditions
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
+from azure.cosmos.partition_key import NonePartitionKeyValue
 from sdk.clients import Blocking, everything, refused
 
 IF_SAME = MatchConditions.IfNotModified
@@ -129,6 +130,27 @@ async def test_other_partitions_are_out_of_reach(container: Any) -> None:
         await run(container, "function () { __.createDocument(__.getSelfLink(), {id: '2', pk: 'b'}); }")
     feed = "function () { __.readDocuments(__.getSelfLink(), (error, rows) => __.response.setBody(rows)); }"
     assert await run(container, feed, name="feed") == []
+
+
+async def test_null_is_a_partition_key_of_its_own(container: Any) -> None:
+    """A procedure under the key null sees and makes items with that key alone, none without a key."""
+    await container.create_item({"id": "without"})
+    await container.create_item({"id": "null", "pk": None})
+    await container.create_item({"id": "false", "pk": False})
+    body = "function () { __.filter(() => true, (e, docs) => __.response.setBody(docs.map(d => d.id))); }"
+    await container.scripts.create_stored_procedure({"id": "see", "body": body})
+    body = "function (doc) { __.createDocument(__.getSelfLink(), doc); }"
+    await container.scripts.create_stored_procedure({"id": "make", "body": body})
+    for key, ids, made in (([None], ["null"], {"pk": None}), (NonePartitionKeyValue, ["without"], {})):
+        assert await container.scripts.execute_stored_procedure("see", partition_key=key) == ids
+        word = "params" if isinstance(container, Blocking) else "parameters"
+        for document in ({"id": "new"}, {"id": "new", "pk": None}):
+            given: dict[str, Any] = {"partition_key": key, word: [document]}
+            if document.keys() - {"id"} == made.keys():
+                await container.scripts.execute_stored_procedure("make", **given)
+            else:
+                with refused(400, 400, text="partition keys other than"):
+                    await container.scripts.execute_stored_procedure("make", **given)
 
 
 async def test_log(container: Any) -> None:

@@ -15,6 +15,7 @@ from armillary.errors import Failure, Kind
 _USER: Final = re.compile(r"/?dbs/([^/]{1,255})/colls/([^/]{1,255})/?")
 _INVALID: Final = "Unauthorized: Invalid credentials provided"
 _TOKEN_PREFIX: Final = b"type=resource&"
+_SAS_PREFIX: Final = b"type=sas&"
 
 
 class Principal(NamedTuple):
@@ -131,6 +132,11 @@ def authenticate(arguments: dict[Any, Any], keys: Keys, tokens: Tokens | None = 
     claims = is_read_only = None
     if tokens is not None and password.startswith(_TOKEN_PREFIX):
         claims = _verified(tokens, password)
+    elif password.startswith(_SAS_PREFIX):
+        raise Failure(
+            Kind.UNAUTHORIZED,
+            f"{_INVALID}: SAS tokens of the account (type=sas) are not offered here; use a key or a resource token.",
+        )
     else:
         is_read_only = keys.is_read_only(password)
         if is_read_only is None:

@@ -1,7 +1,7 @@
 // Databases, containers, throughput, users, permissions, scripts.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { CosmosClient } from "@azure/cosmos";
+import { CosmosClient, SasTokenPermissionKind, createAuthorizationSasToken } from "@azure/cosmos";
 import { client, endpoint, key, refused, withContainer, withDatabase } from "./support.mjs";
 
 test("databases: life, list and query", async () => {
@@ -160,6 +160,17 @@ test("users and permissions: life, and what a token may do", async () => {
 test("a wrong key is refused", async () => {
   const stranger = new CosmosClient({ endpoint, key: Buffer.from("not the key of this server").toString("base64") });
   await refused(401, () => stranger.databases.readAll().fetchAll());
+  // So is a token that the client makes of the right one; the refusal says what to use.
+  const now = Date.now();
+  const token = await createAuthorizationSasToken(key, {
+    user: "u", userTag: "", databaseName: "d", containerName: "c", resourceName: "", resourcePath: "",
+    partitionKeyValueRanges: [], startTime: new Date(now - 60_000), expiryTime: new Date(now + 3_600_000), keyType: 1,
+    controlPlaneReaderScope: SasTokenPermissionKind.ContainerFullAccess, controlPlaneWriterScope: 0,
+    dataPlaneReaderScope: SasTokenPermissionKind.ContainerFullAccess, dataPlaneWriterScope: 0,
+  });
+  const holder = new CosmosClient({ endpoint, key: token });
+  const error = await refused(401, () => holder.database("d").container("c").items.readAll().fetchAll());
+  assert.match(error.message, /SAS tokens of the account \(type=sas\).* use a key, or a resource token/);
 });
 
 test("scripts are stored, listed and run", async () => {
@@ -185,6 +196,20 @@ test("scripts are stored, listed and run", async () => {
     const error = await refused(400, () => scripts.storedProcedure("e").execute("a", []));
     assert.equal(error.substatus, 409);
     await scripts.storedProcedure("s").delete();
+    // The key null is one of its own: an item without a key is not in it, and cannot be made in it.
+    for (const item of [{ id: "without" }, { id: "null", pk: null }]) await container.items.create(item);
+    const see = "function () { __.filter(() => true, (e, rows) => __.response.setBody(rows.map((row) => row.id))); }";
+    await scripts.storedProcedures.create({ id: "see", body: see });
+    await scripts.storedProcedures.create({ id: "make", body: "function (d) { __.createDocument(__.getSelfLink(), d); }" });
+    for (const [key, ids, good, bad] of [
+      [null, ["null"], { id: "new", pk: null }, { id: "new" }],
+      [undefined, ["without"], { id: "new" }, { id: "new", pk: null }],
+    ]) {
+      assert.deepEqual((await scripts.storedProcedure("see").execute(key, [])).resource, ids);
+      const { message } = await refused(400, () => scripts.storedProcedure("make").execute(key, [bad]));
+      assert.match(message, /partition keys other than the one/);
+      await scripts.storedProcedure("make").execute(key, [good]);
+    }
   });
 });
 

@@ -77,6 +77,7 @@ async def test_all_that_wait_are_answered(house: GremlinHouse, name: str) -> Non
     [
         (credentials(key="d3Jvbmc="), "no key of this account"),
         (credentials(key="type=resource&ver=1&sig=x;y;"), "its signature cannot be read"),
+        (credentials(key="type=sas&ver=1.0&sig=x;y"), "type=sas"),
         (credentials(user="ann"), "/dbs/<database>/colls/<graph>"),
         (credentials() | {"args": {"sasl": "%%%"}}, "base64"),
         (credentials() | {"args": {}}, "base64"),

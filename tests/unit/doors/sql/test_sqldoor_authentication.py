@@ -15,7 +15,7 @@ from azure.cosmos.auth import _get_authorization_header
 from support.portions import Amount
 
 from armillary.clock import VirtualClock
-from armillary.doors.sql.access.authentication import AccountKeys, Authenticator
+from armillary.doors.sql.access.authentication import AccountKeys, Authenticator, credential_kind
 from armillary.doors.sql.access.authorization import AAD, MASTER, READ_ONLY, SECONDARY, Role
 from armillary.doors.sql.access.resource_tokens import TokenAuthority
 from armillary.doors.sql.routes import parse_route, resolve
@@ -210,11 +210,44 @@ def test_message_shows_the_payload() -> None:
 def test_missing_and_unknown_forms() -> None:
     assert "Required Header authorization is missing" in refusal("GET", b"/", {})
     assert "missing" in refusal("GET", b"/", {b"authorization": b""})
-    assert "type=sas" in refusal("GET", b"/", headers(b"type=sas&ver=1.0&sig=abc"))
     for text in (b"x", b"Bearer abc", b"type=master", b"type=master&ver=1.0", b"type=master&type=master&ver=1.0&sig=",
                  b"type=nobody&ver=1.0&sig=x", b"type=master&ver=2.0&sig=x", b"type=master&ver=1.0&sig=\xc3\xa9",
                  b"type%3Dmaster%26ver%3D1.0%26sig%3D%ff", b"type=master&ver=1.0&sig=%C3%A9", b"&", b"%"):  # fmt: skip
         refusal("GET", b"/", headers(text))
+
+
+def sas_token(key: str, *, resource: str = "/dbs/db1/colls/coll1/", reader: str = "FFFFFFFF") -> str:
+    """A SAS token of the account as the client for JavaScript makes it, valid now."""
+    lines = ["user1", "", resource, "", f"{NOW_S:X}", f"{NOW_S + 7200:X}", "0", "60", "0", reader, "0", ""]
+    payload = base64.b64encode("\n".join(lines).encode()).decode()
+    mac = hmac.digest(base64.b64decode(key), payload.encode(), "sha256")
+    return f"type=sas&ver=1.0&sig={base64.b64encode(mac).decode()};{payload}"
+
+
+# The client's own sample token, of the emulator's key.
+SAS_OF_THE_CLIENT = (
+    "type=sas&ver=1.0&sig=pCgZFxV9JQN1i3vzYNTfQldW1No7I+MSgN628TZcJAI=;"
+    "dXNlcjEKCi9kYnMvZGIxL2NvbGxzL2NvbGwxLwoKNUZFRTY2MDEKNjIxM0I3MDEKMAo2MAowCkZGRkZGRkZGCjAK"
+)
+
+
+def test_sas_tokens_are_refused_by_name() -> None:
+    """By whichever key they are signed and whatever they ask for; so are broken ones."""
+    whole = [SAS_OF_THE_CLIENT, *(sas_token(key) for key in KEYS if key)]
+    whole += [sas_token(KEY, resource="/"), sas_token(KEY, reader="0")]
+    broken = ["type=sas", "type=sas&ver=1.0", "type=sas&ver=2&sig=x", "type=sas&ver=1.0&sig=", "sig=x&type=sas&a=b"]
+    for token in whole + broken:
+        for text in (token, quote(token, "-_.!~*'()"), quote(token, safe="")):
+            for target in (b"/", b"/dbs/db1/colls/coll1", b"/dbs/db1/colls/coll1/docs/x"):
+                message = refusal("GET", target, headers(text.encode()))
+                assert "SAS tokens of the account (type=sas)" in message
+                assert ";" not in token or token.rpartition("sig=")[2] not in message
+            if text.startswith("type"):
+                assert credential_kind(headers(text.encode())) == "sas token"
+    # Its payload and its seal are no resource token and no key's signature either.
+    for kind in ("resource", "master", "aad"):
+        changed = SAS_OF_THE_CLIENT.replace("type=sas", f"type={kind}")
+        refusal("GET", b"/dbs/db1/colls/coll1", headers(quote(changed, safe="").encode()))
 
 
 def test_resource_token_is_accepted_raw_and_percent_encoded() -> None:

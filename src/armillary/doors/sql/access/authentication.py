@@ -33,6 +33,17 @@ _AAD_HEADER = {
 }
 _AAD_AUDIENCE = "https://localhost.localhost"
 _AAD_TENANT = "EmulatorFederation"
+# What their clients write in them contradicts what the same clients expect them to allow: docs/clients.md.
+_SAS_REFUSAL = (
+    "SAS tokens of the account (type=sas), which clients make of a key, are not offered here; use a key, or a resource "
+    "token, which the server makes of a permission"
+)
+_CREDENTIAL_KINDS = (
+    (b"type=master", "key"),
+    (b"type=resource", "resource token"),
+    (b"type=aad", "aad token"),
+    (b"type=sas", "sas token"),
+)
 
 
 class AccountKeys(NamedTuple):
@@ -91,6 +102,8 @@ class Authenticator:
             if name in parts:
                 raise refused(f"it has {name[:20]} twice")
             parts[name] = value
+        if parts.get("type") == "sas":
+            raise refused(_SAS_REFUSAL)
         if parts.keys() != {"type", "ver", "sig"}:
             raise refused("it must read type=<type>&ver=<version>&sig=<signature>, percent-encoded as a whole")
         kind, version, signature = parts["type"], parts["ver"], parts["sig"]
@@ -103,8 +116,6 @@ class Authenticator:
                 return Principal(Role.RESOURCE_TOKEN, self._tokens.verify_signature(signature))
             case "aad":
                 return self._verify_aad(signature)
-            case "sas":
-                raise refused("type=sas is not offered here; use a key or a resource token")
         raise refused(f"its type {kind[:20]!r} is not known; master, resource and aad are")
 
     def _verify_aad(self, token: str) -> Principal:
@@ -133,7 +144,7 @@ class Authenticator:
 def credential_kind(headers: Headers) -> str:
     """What a request that was refused had for a credential, as far as its beginning says; for the security log."""
     given = headers.get(b"authorization", b"")[:32].lower().replace(b"%3d", b"=")
-    for beginning, kind in ((b"type=master", "key"), (b"type=resource", "resource token"), (b"type=aad", "aad token")):
+    for beginning, kind in _CREDENTIAL_KINDS:
         if given.startswith(beginning):
             return kind
     return "unknown" if given else "none"
