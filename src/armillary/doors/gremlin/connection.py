@@ -20,6 +20,7 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
+from websockets.utils import apply_mask
 
 from armillary import limits
 from armillary.doors.gremlin.authentication import Client
@@ -37,6 +38,9 @@ _QUIET.setLevel(logging.WARNING)
 _OLD_DRIVER: Final = re.compile(r"\bGremlin-\w+\.3\.[0-6]\.")
 _HEAD_END: Final = b"\r\n\r\n"
 _WSS_ONLY: Final = b"This server takes TLS only: use wss."
+_WHOLE_BINARY: Final = 0x82  # the first byte of a frame
+_MASKED: Final = 0x80  # in its second byte, beside the length
+_SHORT_MAX: Final = 0xFFFF
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 PLAIN_REFUSAL: Final = (
@@ -62,6 +66,7 @@ class Connection(asyncio.Protocol):
         self._fragments: list[bytes] = []
         self._fragment_bytes = 0
         self._frames = 0
+        self._to_come = 0  # bytes of a frame that has begun; -1: it is not known where a frame begins
         self._begun_s = roster.now_s  # when the head, or the message, began that is not complete yet
         self._unfinished_bytes = 1  # of it; a new connection owes us a head
         self._is_text = False
@@ -139,11 +144,30 @@ class Connection(asyncio.Protocol):
         end += len(_HEAD_END)
         head, rest = bytes(self._head[:end]), bytes(self._head[end:])
         self._head.clear()
-        self._receive(head)
+        self._read_by_library(head)
         if rest and not self._transport.is_closing():
             self._receive(rest)
 
     def _receive(self, data: bytes) -> None:
+        if self._to_come or len(data) > _SHORT_MAX or not self._take_message(data):
+            self._to_come = _to_come(data, self._to_come)
+            self._read_by_library(data)
+
+    def _take_message(self, data: bytes) -> bool:
+        """Take a whole message that is short and came alone, as most do, without the library's parser."""
+        size = len(data)
+        if size < 6 or data[0] != _WHOLE_BINARY or self._fragments or not self.guest.is_known:
+            return False
+        begin, length = 6, data[1] - _MASKED
+        if length == 126:
+            begin, length = 8, int.from_bytes(data[2:4], "big")
+        if not 0 <= length == size - begin or data[1] == _MASKED + 127 or self._socket.state is not State.OPEN:
+            return False
+        self._waiting.append((apply_mask(data[begin:], data[begin - 4 : begin]), False))
+        self._serve()
+        return True
+
+    def _read_by_library(self, data: bytes) -> None:
         at = 0
         while not self.guest.is_known and at < len(data):
             # In pieces, so that frames are counted before there are many of them.
@@ -281,6 +305,11 @@ class Connection(asyncio.Protocol):
         if self._is_lost or self._transport.is_closing() or self._socket.state is not State.OPEN:
             return
         self._heard_s = self._roster.now_s
+        size = len(message)
+        if not is_text and size <= _SHORT_MAX:  # the frame that the library would make
+            head = b"\x82" + bytes((size,)) if size < 126 else b"\x82\x7e" + size.to_bytes(2, "big")
+            self._transport.write(head + message)
+            return
         if is_text:
             self._socket.send_text(message)
         else:
@@ -347,3 +376,19 @@ class Connection(asyncio.Protocol):
             task.cancel()
         self._transport.abort()
         return tasks[0] if tasks else None
+
+
+def _to_come(data: bytes, at: int) -> int:
+    """How many bytes of a frame are still to come behind `data`, the first `at` bytes of which end one; -1: the data
+    end within the head of a frame, so nothing is known of what follows."""
+    size = len(data)
+    while 0 <= at < size:
+        begin, length = 6, data[at + 1] & 0x7F if at + 1 < size else 128
+        if length == 126:
+            begin, length = 8, int.from_bytes(data[at + 2 : at + 4], "big")
+        elif length == 127:
+            begin, length = 14, int.from_bytes(data[at + 2 : at + 10], "big")
+        if at + begin > size:
+            return -1
+        at += begin + length
+    return at - size if at >= 0 else -1

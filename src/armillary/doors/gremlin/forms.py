@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
@@ -94,11 +95,10 @@ def _allowance(is_known: bool) -> Allowance:
 
 def _parsed(body: bytes) -> Any:
     """JSON makes objects of two bytes, and they are all made before any is looked at: so their signs are counted."""
-    if _weight(body) > limits.GREMLIN_MESSAGE_MEMORY_BYTES_MAX and _weight(_TEXT.sub(b"", body)) > (
-        limits.GREMLIN_MESSAGE_MEMORY_BYTES_MAX
-    ):
-        most = limits.GREMLIN_MESSAGE_MEMORY_BYTES_MAX // limits.MB
-        raise malformed(f"The values of the message would take more than {most} MB. Send fewer of them at once.")
+    most = limits.GREMLIN_MESSAGE_MEMORY_BYTES_MAX
+    if len(body) * _SIGN_BYTES_MAX > most and _weight(body) > most and _weight(_TEXT.sub(b"", body)) > most:
+        size = f"{most // limits.MB} MB"
+        raise malformed(f"The values of the message would take more than {size}. Send fewer of them at once.")
     try:
         return orjson.loads(body)
     except ValueError:
@@ -112,8 +112,11 @@ def _parsed(body: bytes) -> Any:
     raise malformed("The request is not JSON.")
 
 
+_SIGN_BYTES_MAX: Final = 200  # of what one byte of a message stands for
+
+
 def _weight(body: bytes) -> int:
-    return body.count(b"{") * 200 + body.count(b"[") * 80 + body.count(b",") * 40
+    return body.count(b"{") * _SIGN_BYTES_MAX + body.count(b"[") * 80 + body.count(b",") * 40
 
 
 class BinaryForm:
@@ -162,6 +165,7 @@ FORMS: Final[dict[str, Form]] = {
 _BARE_FORM: Final = BinaryForm(is_bare=True)
 
 
+@lru_cache(64)
 def form_named(name: str, *, reads_properties: bool) -> Form | None:
     """None: no form that is known."""
     name = name.replace(" ", "").lower()

@@ -60,7 +60,14 @@ def read(value: Any, allowance: Allowance | None = None) -> Any:
 
 def _entries(value: dict[str, Any], allowance: Allowance) -> dict[str, Any]:
     allowance.spend(ENTRY * len(value))
-    return {key: read(each, allowance) for key, each in value.items()}
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        if type(each) is str:  # as most are
+            allowance.spend(SCALAR)
+            found[key] = each
+        else:
+            found[key] = read(each, allowance)
+    return found
 
 
 def _typed(kind: Any, value: Any, allowance: Allowance) -> Any:

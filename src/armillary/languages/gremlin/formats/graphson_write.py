@@ -79,15 +79,16 @@ class Writer:
         """
         if not self.is_typed:
             return given
-        typed = {
-            name: value
-            if type(value) is str
-            else {"@type": "g:Double" if type(value) is float else "g:Int64", "@value": value}
-            for name, value in given.items()
-        }
+        flat: list[Any] = []
+        for name, value in given.items():
+            flat.append(name)
+            if type(value) is str:
+                flat.append(value)
+            else:
+                flat.append({"@type": "g:Double" if type(value) is float else "g:Int64", "@value": value})
         if self.version < 3:
-            return typed
-        return {"@type": "g:Map", "@value": [part for entry in typed.items() for part in entry]}
+            return dict(zip(flat[::2], flat[1::2], strict=True))
+        return {"@type": "g:Map", "@value": flat}
 
     def _typed(self, kind: str, value: Any) -> Any:
         return {"@type": kind, "@value": value} if self.is_typed else value
@@ -128,7 +129,8 @@ class Writer:
         return {key_text(key): self.write(each) for key, each in entries}
 
     def _vertex(self, vertex: Vertex) -> Any:
-        written: dict[str, Any] = {"id": self.write(vertex.id), "label": vertex.label}
+        id = vertex.id
+        written: dict[str, Any] = {"id": id if type(id) is str else self.write(id), "label": vertex.label}
         if not self.is_typed:
             written["type"] = "vertex"
         if vertex.properties:
@@ -148,7 +150,7 @@ class Writer:
             written["label"] = each.key
         if each.meta:
             written["properties"] = {key: self.write(value) for key, value in each.meta.items()}
-        return self._typed("g:VertexProperty", written)
+        return {"@type": "g:VertexProperty", "@value": written} if self.is_typed else written
 
     def _edge(self, edge: Edge) -> Any:
         written: dict[str, Any] = {"id": self.write(edge.id), "label": edge.label}
