@@ -51,6 +51,21 @@ def shard_fields(container: Container) -> tuple[str, ...]:
     return _shard_fields(container.key.steps) if container.key is not None else ()
 
 
+def plain_fields(container: Container) -> frozenset[str] | None:
+    """`_id` and the fields of the shard key, if values for them all name one document; None: fields lie inside others,
+    or a collation says which values are equal."""
+    collection, key = container.state.collection, container.key
+    return _plain_fields(key.steps if key is not None else (), collection.options if collection is not None else None)
+
+
+@lru_cache(1024)
+def _plain_fields(key: tuple[tuple[str, ...], ...], options: str | None) -> frozenset[str] | None:
+    fields = _shard_fields(key)
+    if any("." in each for each in fields) or (options and "collation" in _decoded_options(options)):
+        return None
+    return frozenset(("_id", *fields))
+
+
 @lru_cache(1024)
 def _shard_fields(key: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
     fields = []

@@ -13,7 +13,14 @@ from armillary.account.collections.write_pipeline import Ahead, RecordOf, portio
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.visits import visits
-from armillary.account.visits.read_visits import Answer, FindItem, ReadItem, is_refusing, read_at_hand
+from armillary.account.visits.read_visits import (
+    Answer,
+    FindItem,
+    ReadItem,
+    is_refusing,
+    read_at_hand,
+    read_document_at_hand,
+)
 from armillary.account.visits.uncounted_visits import FindRecords, at_all
 from armillary.account.visits.write_visits import WriteMany, repeated_outcome
 from armillary.clock import Clock
@@ -81,13 +88,16 @@ async def peek(container: Container, key: Key, id_value: Any) -> bytes | None:
     return (await visits.run_uncounted(container, visit)).payload
 
 
-def find_at_hand(container: Container, key: Key, id_value: Any) -> Found | None:
-    """The same without waiting and without refusals; None: ask `find`. Nothing is counted then."""
+def find_at_hand(container: Container, key: Key, id_value: Any) -> tuple[bytes | None, float] | None:
+    """The document, if there is one, and the charge: `find` without waiting and without refusals. None: ask `find`;
+    nothing is counted then."""
     epk = container.effective_key(key)
+    if not container.is_observed:
+        return read_document_at_hand(container, epk, id_text(id_value))
     if is_refusing(container, epk):
         return None
     answer = read_at_hand(container, ReadItem(epk, id_text(id_value), is_bson=True, key=key))
-    return Found(answer.payload, answer.charge_ru, answer.lsn) if answer is not None else None
+    return (answer.payload, answer.charge_ru) if answer is not None else None
 
 
 async def number_of(container: Container, key: Key, id_value: Any) -> int | None:

@@ -161,6 +161,25 @@ def read_text_at_hand(
     )
 
 
+def read_document_at_hand(container: Container, epk: bytes, item_id: str) -> tuple[bytes | None, float] | None:
+    """The same for a document: its BSON, if it is there, and the charge. None: it cannot be read without waiting, or
+    would be refused; nothing is counted then."""
+    if container.is_observed:
+        return None
+    partition = container.partition_for(epk)
+    view, meter = partition.at_hand(), partition.meter
+    if view is None or meter.is_closed(None):
+        return None
+    ticket = meter.admit(READ_DEPOSIT, None, epk)
+    try:
+        stored = partition.item_in(view, epk, item_id)
+        payload = documents.bson_bytes(stored) if stored is not None else None
+    except Failure as failure:
+        raise located(partition, meter.charge(failure, epk, ticket, None)) from None
+    charge_ru = charges.failed_read_ru(1) if payload is None else charges.read_ru(len(payload), 1)
+    return payload, meter.spend(charge_ru, epk, ticket)
+
+
 def is_refusing(container: Container, epk: bytes) -> bool:
     """Whether a visit to the owner of a key would be refused now. Asking costs nothing and is not counted."""
     return container.partition_for(epk).meter.is_closed(None)

@@ -56,6 +56,12 @@ def count(
     watch.report(answered)
 
 
+def count_find(watch: RequestWatch, client: Client, charge_ru: float, elapsed_s: float, activity_id: str) -> None:
+    """`count` of a point read, where no report of requests is wanted."""
+    client.statistics = Statistics("find", charge_ru, int(elapsed_s * 1000), activity_id, 0)
+    watch.times["mongo find"].note(elapsed_s, _OK, None)
+
+
 def running(commands: Mapping[int, tuple[Call, float]], now_s: float, host: str) -> list[Document]:
     """The commands that run, as currentOp shows them. `commands`: with the time when each began. `host`: of this
     server, as the client that asks knows it."""

@@ -277,7 +277,12 @@ class MongoDoor:
             return None
         document, charge_ru = found
         self._counts["find"] += 1
-        self._note(client, charge_ru, "find", begun_s, None, None)
+        if self.watch.report is None:
+            activity_id = f"{self._activity}{self._answer_number & 0xFFFFFFFFFFFF:012x}"
+            elapsed_s = self.machine.elapsed_s() - begun_s
+            command_counts.count_find(self.watch, client, charge_ru, elapsed_s, activity_id)
+        else:
+            self._note(client, charge_ru, "find", begun_s, None, None)
         self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
         return plain_answer(frame, number, document)
 

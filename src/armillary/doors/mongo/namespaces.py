@@ -14,6 +14,7 @@ from armillary.account.catalog.container_state import CollectionState, Container
 from armillary.account.catalog.records import Record
 from armillary.account.collections import event_feed, indexes
 from armillary.account.collections.collection_rules import options_of as options_of
+from armillary.account.collections.collection_rules import plain_fields as plain_fields
 from armillary.account.collections.collection_rules import shard_fields as shard_fields
 from armillary.account.collections.collection_rules import value_at as value_at
 from armillary.account.collections.new_collections import PENDING as PENDING

@@ -8,6 +8,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+import bson
 from bson.errors import BSONError
 from bson.int64 import Int64
 from bson.objectid import ObjectId
@@ -20,10 +21,10 @@ from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.replica_set.membership import NOT_PRIMARY_READS
 from armillary.doors.mongo.sessions.sessions import session_id_of
 from armillary.doors.mongo.settings import Grant
-from armillary.doors.mongo.wire.answers import NOT_OPEN, OK, document_of, encode_elements
+from armillary.doors.mongo.wire.answers import NOT_OPEN, OK, encode_elements
 from armillary.doors.mongo.wire.messages import HEADER, HEADER_BYTES, OP_MSG
 from armillary.errors import Failure
-from armillary.model.bson.bson_values import Document, decode
+from armillary.model.bson.bson_values import CODEC, Document, decode
 
 _FIELDS: Final = frozenset("find limit singleBatch lsid $db $clusterTime $readPreference".split())  # and the filter
 _VALUES: Final = frozenset((ObjectId, str, int, Int64))
@@ -38,6 +39,7 @@ _BEGINNING: Final = b"\x03cursor\x00"
 _FIRST: Final = b"\x04firstBatch\x00"
 _ELEMENT: Final = b"\x030\x00"  # the first of an array
 _INT32: Final = Struct("<i")
+_EMPTY_BYTES: Final = 5  # of a document without fields
 
 
 class _Frame(NamedTuple):
@@ -71,7 +73,7 @@ def answer(services: Services, client: Client, message: bytes) -> tuple[bytes, f
     if frame is None:
         return None
     try:
-        found = _find(services, client, frame, decode(raw[given_at:end]))
+        found = _find(services, client, frame, bson.decode(raw[given_at:end], CODEC))
     except _REFUSED_ELSEWHERE:
         return None
     if found is None:
@@ -79,10 +81,21 @@ def answer(services: Services, client: Client, message: bytes) -> tuple[bytes, f
     member = services.membership
     if member is not None and not member.may_read_at_once(is_primary_read=frame.is_primary_read):
         return None
-    document = found.document
-    batch = document_of(_ELEMENT + document if document is not None else b"")
-    cursor = document_of(_FIRST + batch + frame.ending)
-    return document_of(_BEGINNING + cursor + OK + services.cluster_time.elements()), found.charge_ru
+    document, charge_ru = found
+    return _answer(document, frame.ending, services.cluster_time.elements()), charge_ru
+
+
+def _answer(document: bytes | None, ending: bytes, time: bytes) -> bytes:
+    """Documents around documents, joined once."""
+    element = _ELEMENT + document if document is not None else b""
+    batch_bytes = len(element) + _EMPTY_BYTES
+    cursor_bytes = len(_FIRST) + batch_bytes + len(ending) + _EMPTY_BYTES
+    size = len(_BEGINNING) + cursor_bytes + len(OK) + len(time) + _EMPTY_BYTES
+    pack = _INT32.pack
+    return b"%b%b%b%b%b%b\0%b\0%b%b\0" % (
+        *(pack(size), _BEGINNING, pack(cursor_bytes), _FIRST, pack(batch_bytes), element),
+        *(ending, OK, time),
+    )
 
 
 _REFUSED_ELSEWHERE: Final = (BSONError, Failure, ValueError, RecursionError, OverflowError)
@@ -108,7 +121,7 @@ def _frame(content: bytes) -> _Frame | None:
     return _Frame(database, name, session_id, is_primary_read, NOT_OPEN + encode_elements({"ns": f"{database}.{name}"}))
 
 
-def _find(services: Services, client: Client, frame: _Frame, given: Document) -> document_operations.Found | None:
+def _find(services: Services, client: Client, frame: _Frame, given: Document) -> tuple[bytes | None, float] | None:
     container = services.account.container(frame.database, frame.collection)
     if container.name != frame.collection or container.database.name != frame.database:
         return None  # `account.container` finds rids too, which are no names here
@@ -122,14 +135,4 @@ def _find(services: Services, client: Client, frame: _Frame, given: Document) ->
 
 def _is_plain(container: Container, given: dict[str, Any]) -> bool:
     """Whether a filter consists of `_id` and the shard key only."""
-    if given.keys() != _names(namespaces.shard_fields(container)):
-        return False
-    for value in given.values():
-        if type(value) not in _VALUES:
-            return False
-    return "collation" not in namespaces.options_of(container)
-
-
-@lru_cache(1024)
-def _names(fields: tuple[str, ...]) -> frozenset[str] | None:
-    return None if any("." in each for each in fields) else frozenset(("_id", *fields))
+    return given.keys() == namespaces.plain_fields(container) and _VALUES.issuperset(map(type, given.values()))
