@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-import socket
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -22,6 +20,8 @@ from faults.elastic.python import PythonPort
 from faults.server import Server, check_directory
 from support.process import KEY
 
+from armillary.tools.cluster.scratch_postgres import free_port
+
 NAMES = ("soak", "items")
 CONTAINER = f"databases/{NAMES[0]}/containers/{NAMES[1]}"
 POLL_S, WAIT_S = 0.05, 900.0
@@ -36,7 +36,7 @@ class Soak:
         self.seed = seed
         self.dice = random.Random(f"soak/{seed}")
         self.history = History(time.monotonic)
-        self.server = Server(directory, "full", "--control-key", CONTROL_KEY, *arguments, port=_free_port())
+        self.server = Server(directory, "full", "--control-key", CONTROL_KEY, *arguments, port=free_port())
         self._clients = clients
         self._ballast_bytes = ballast_bytes
         self._keys = keys
@@ -220,10 +220,3 @@ Events = Callable[[Soak], Awaitable[None]]
 
 async def _rows(pages: Any) -> list[Any]:
     return [row async for page in pages for row in page]
-
-
-def _free_port() -> int:
-    with contextlib.closing(socket.socket()) as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port

@@ -43,7 +43,7 @@ async def test_the_leader_keeps_what_a_follower_wants_to_tell(
         assert there is not None and not created.are_events_begun
         await event_feed.watch(following, there)
         assert created.are_events_begun, "the leader was asked"
-        told, _ = await event_feed.read(there, event_feed.now(there), 10, None)
+        told, _ = await event_feed.read(there, await event_feed.now(there), 10, None)
         assert told == [], "a position is known here from which nothing is missing"
         with pytest.raises(Failure) as caught:
             await nodes["b"].node.membership.keep_events(b"nothing")

@@ -12,7 +12,6 @@ from armillary.account.queries.elsewhere.slice_questions import FormName, form_n
 from armillary.account.queries.item_walk import ItemWalk
 from armillary.account.queries.merged_pages import MergedWalk
 from armillary.account.queries.partition_slices import PageAnswer, PageRequest, Slice
-from armillary.account.queries.recipe_compiler import compiled
 from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
 from armillary.account.visits.elsewhere.place import LocalPlace, Question, ask
 from armillary.account.visits.elsewhere.questions import Figures, figures_of
@@ -41,6 +40,8 @@ class ReadPage(Question):
 
     async def answer(self, here: LocalPlace) -> PageGiven | None:
         """None: the partitions are not all here."""
+        from armillary.account.queries.recipe_compiler import compiled  # with all languages: only a place needs them
+
         account, container = here.account, here.container(self.container)
         options = replace(self.options, form=self.form.form(container) if self.form.is_bson else None)
         selection = (await compiled(account, container, self.recipe)).selection

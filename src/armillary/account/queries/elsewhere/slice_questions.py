@@ -11,7 +11,6 @@ from typing import Any
 
 from armillary.account.container import Container
 from armillary.account.queries.partition_slices import Slice
-from armillary.account.queries.recipe_compiler import compiled
 from armillary.account.visits.elsewhere.page_entries import Entry, HeldEntry
 from armillary.account.visits.elsewhere.place import LocalPlace, Question
 from armillary.account.visits.elsewhere.questions import Figures, figures_of
@@ -115,6 +114,8 @@ class ReadSlice(Question):
         return read
 
     async def _slice(self, here: LocalPlace, container: Container, partition: Partition) -> Slice:
+        from armillary.account.queries.recipe_compiler import compiled  # with all languages: only a place needs them
+
         made = await compiled(here.account, container, self.recipe)
         schema, selection, progress = container.schema, made.selection, self.progress
         is_begun = self.turn > 0 and progress.position != START
