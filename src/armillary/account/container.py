@@ -68,6 +68,7 @@ class Container:
         self.events: Events | None = None  # of its account, once it serves
         self.is_retired = False  # it was deleted
         self.epks: dict[bytes, bytes] = {}  # effective keys by the header that gives the key; a cache of point reads
+        self.epks_of_texts: dict[str, bytes] = {}  # those of texts in a shard key of one field, likewise
         self.are_events_begun = False  # all partitions are known to keep what change streams read
         self.failed_builds: dict[str, Failure] = {}  # unique indexes that documents violate, by name
         self.reshaped_for = ""  # the reason of the last split or merge

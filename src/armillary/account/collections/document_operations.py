@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from armillary import limits
 from armillary.account.collections.write_pipeline import Ahead, RecordOf, portion
 from armillary.account.container import Container
 from armillary.account.items import items
@@ -88,16 +89,35 @@ async def peek(container: Container, key: Key, id_value: Any) -> bytes | None:
     return (await visits.run_uncounted(container, visit)).payload
 
 
-def find_at_hand(container: Container, key: Key, id_value: Any) -> tuple[bytes | None, float] | None:
-    """The document, if there is one, and the charge: `find` without waiting and without refusals. None: ask `find`;
-    nothing is counted then."""
-    epk = container.effective_key(key)
+def find_at_hand(container: Container, given: Document) -> tuple[bytes | None, float] | None:
+    """The document with this `_id` and this shard key, if there is one, and the charge: `find` without waiting and
+    without refusals. None: ask `find`; nothing is counted then."""
+    id_value = given["_id"]
     if not container.is_observed:
-        return read_document_at_hand(container, epk, id_text(id_value))
+        return read_document_at_hand(container, _effective_key(container, given), id_text(id_value))
+    key = container.key_of_bson(given)
+    epk = container.effective_key(key)
     if is_refusing(container, epk):
         return None
     answer = read_at_hand(container, ReadItem(epk, id_text(id_value), is_bson=True, key=key))
     return (answer.payload, answer.charge_ru) if answer is not None else None
+
+
+def _effective_key(container: Container, given: Document) -> bytes:
+    """Where a document with this `_id` and shard key lies. Short texts at the one field of a key are remembered."""
+    definition = container.key
+    if definition is not None and len(given) == 2 and len(definition.paths) == 1:
+        first, second = given.items()
+        value = first[1] if second[0] == "_id" else second[1]
+        if type(value) is str and len(value) <= limits.EPK_REMEMBERED_BYTES_MAX:
+            known = container.epks_of_texts.get(value)
+            if known is None:
+                known = container.effective_key(container.key_of_bson(given))
+                if len(container.epks_of_texts) >= limits.EPKS_REMEMBERED_MAX:
+                    container.epks_of_texts.clear()
+                container.epks_of_texts[value] = known
+            return known
+    return container.effective_key(container.key_of_bson(given))
 
 
 async def number_of(container: Container, key: Key, id_value: Any) -> int | None:

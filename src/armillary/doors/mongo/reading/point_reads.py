@@ -127,7 +127,7 @@ def _find(services: Services, client: Client, frame: _Frame, given: Document) ->
         return None  # `account.container` finds rids too, which are no names here
     if not _is_plain(container, given):
         return None
-    found = document_operations.find_at_hand(container, container.key_of_bson(given), given["_id"])
+    found = document_operations.find_at_hand(container, given)
     if found is not None and frame.session_id is not None:
         services.sessions_of(client).find(frame.session_id)
     return found
