@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Protocol
 
 from armillary import limits
 from armillary.account.captures.captures import Captures
-from armillary.account.catalog.catalog import SECRET, NewStore
+from armillary.account.catalog.allocation import NewStore
+from armillary.account.catalog.catalog import SECRET
 from armillary.account.catalog.container_rules import new_rules
 from armillary.account.catalog.container_state import ContainerState, stored_change
 from armillary.account.catalog.records import Record
@@ -30,6 +32,7 @@ from armillary.account.upkeep_rounds import Rounds
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.resources import ResourceType
+from armillary.partition.partition import Partition
 from armillary.partition.upkeep import rules_change
 from armillary.scripts.functions import FunctionProcesses
 from armillary.scripts.jail import Jail
@@ -48,7 +51,9 @@ class Stoppable(Protocol):
 class Account(Registry):
     def __init__(self, engine: Engine, clock: Clock, settings: AccountSettings) -> None:
         super().__init__(engine, clock, settings)
-        self.control = asyncio.Lock()  # held while the definition of a container or an offer changes
+        self.control: AbstractAsyncContextManager[object, None] = (
+            asyncio.Lock()
+        )  # held while the definition of a container or an offer changes
         self.faults = Faults(clock, self._arm_faults)
         self.faults.on_hit = self._note_fault
         self.captures = Captures(clock, self.events, settings.captures_path)
@@ -72,30 +77,38 @@ class Account(Registry):
     @classmethod
     async def open(cls, engine: Engine, clock: Clock, settings: AccountSettings | None = None) -> Account:
         account = cls(engine, clock, settings or AccountSettings())
-        await account.catalog.open()
-        account.secret = await account.catalog.setting(SECRET, lambda: clock.random_bytes(32))
-        await account.database_users.open()
-        account._check_capacity()
-        await account._note_profile()
-        await account.history.open()
-        await account.captures.open(lambda rid: account.catalog.get(ResourceType.CONTAINER, rid) is not None)
-        for record in account.catalog.of_type(ResourceType.CONTAINER):
-            await account.enter(record)
-        for offer in account.catalog.of_type(ResourceType.OFFER):
-            account.budgets.assign_offer(offer)
+        await account.begin()
+        return account
+
+    async def begin(self) -> None:
+        """Read what is stored, serve it, and begin background work."""
+        clock = self.clock
+        await self.catalog.open()
+        self.secret = await self.catalog.setting(SECRET, lambda: clock.random_bytes(32))
+        await self.database_users.open()
+        self._check_capacity()
+        await self._note_profile()
+        await self.history.open()
+        await self.captures.open(lambda rid: self.catalog.get(ResourceType.CONTAINER, rid) is not None)
+        for record in self.catalog.of_type(ResourceType.CONTAINER):
+            await self.enter(record)
+        for offer in self.catalog.of_type(ResourceType.OFFER):
+            self.budgets.assign_offer(offer)
             try:
-                await account.budgets.make_room(offer, account.reshaper)
+                await self.budgets.make_room(offer, self.reshaper)
             except Failure as failure:  # on a full disk, reads and deletes must go on
                 log.warning(
                     "the partitions that the throughput of %s needs cannot be made: %s",
                     offer.body["resource"],
                     failure.message,
                 )
-        account._upkeep = [asyncio.create_task(each) for each in (account._keep_up(), account._keep_partitions_up())]
-        for task in account._upkeep:
+        self._begin_upkeep()
+        self.begin_history()
+
+    def _begin_upkeep(self) -> None:
+        self._upkeep = [asyncio.create_task(each) for each in (self._keep_up(), self._keep_partitions_up())]
+        for task in self._upkeep:
             task.add_done_callback(_report)
-        account.begin_history()
-        return account
 
     async def close(self, reason: Failure | None = None) -> None:
         """Stop background work. The caller closes the engine, or opens the account anew on it, in another role: then
@@ -186,7 +199,7 @@ class Account(Registry):
         maximum = min(self.settings.logical_partition_bytes_max, self.settings.partition_storage_bytes)
         if "partitionKey" not in record.body:
             maximum = min(maximum, limits.FIXED_CONTAINER_BYTES_MAX)
-        return Container(record, database, self.engine, self.clock, maximum)
+        return Container(record, database, self.engine, self.clock, maximum, self.stand_ins)
 
     def _serve(self, container: Container) -> None:
         """Have requests find a container."""
@@ -321,11 +334,7 @@ class Account(Registry):
     async def _restate_once(self, container: Container) -> None:
         rules_number = container.schema.rules.number
         for partition in container.partitions.values():
-            if await partition.rules_number() != rules_number:
-                # Readers see what is durable. Once a transaction of ours is, so is everything that ran before it, under
-                # the older rules.
-                await partition.settle()
-                await rules_change.apply_rules(partition, container.schema)
+            await self.restate_partition(container, partition)
         async with self.control:
             # The lock keeps the container from being replaced now. If it was replaced before, the new rules have a task
             # of their own.
@@ -335,6 +344,14 @@ class Account(Registry):
                     container.schema.older_rules = {}
 
                 await self.catalog.change_container(container.record, _without_older_rules, on_changed=forget)
+
+    async def restate_partition(self, container: Container, partition: Partition) -> None:
+        """Carry a change of policy through the items of one partition."""
+        if await partition.rules_number() != container.schema.rules.number:
+            # Readers see what is durable. Once a transaction of ours is, so is everything that ran before it, under the
+            # older rules.
+            await partition.settle()
+            await rules_change.apply_rules(partition, container.schema)
 
     async def _keep_up(self) -> None:
         while True:

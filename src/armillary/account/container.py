@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakSet
 
 from armillary.account.captures.recorder import Recording
+from armillary.account.catalog.allocation import NewStore
 from armillary.account.catalog.container_rules import older_rules, present_rules
 from armillary.account.catalog.container_state import ContainerState
 from armillary.account.catalog.records import Record
@@ -33,9 +34,20 @@ from armillary.partition.partition import Partition
 from armillary.partition.schema import Cap, Schema
 from armillary.storage.engine import Engine
 
+# Makes the stand-in for a partition that another process holds; None: this one holds it.
+StandIns = Callable[["Container", KeyRange], Partition | None]
+
 
 class Container:
-    def __init__(self, record: Record, database: Record, engine: Engine, clock: Clock, logical_bytes_max: int) -> None:
+    def __init__(
+        self,
+        record: Record,
+        database: Record,
+        engine: Engine,
+        clock: Clock,
+        logical_bytes_max: int,
+        stand_ins: StandIns | None = None,
+    ) -> None:
         body = record.body
         key = PartitionKeyDefinition.parse(body["partitionKey"]) if "partitionKey" in body else None
         if key is not None and record.container_state.collection is not None:
@@ -61,6 +73,7 @@ class Container:
         self.form = json_form(self.schema)  # of its items, to the doors that read JSON
         self.map = PartitionMap(record.container_state.ranges)
         self._engine = engine
+        self._stand_ins = stand_ins
         self.partitions = {each.id: self.new_partition(each) for each in self.map.ranges}
         self.faults: Faults | None = None  # None, unless there are rules of faults
         self.recording: Recording | None = None  # None, unless its requests are captured
@@ -236,6 +249,9 @@ class Container:
     # Partitions.
 
     def new_partition(self, key_range: KeyRange) -> Partition:
+        stand_in = self._stand_ins(self, key_range) if self._stand_ins is not None else None
+        if stand_in is not None:
+            return stand_in
         store = self._engine.store(key_range.store)
         return Partition(store, self.schema, key_range, self.clock, self.state.first_lsn)
 
@@ -342,7 +358,10 @@ class Container:
         return min(99, 100 * done // total) if total else 99
 
 
-def new_ranges(boundaries: list[bytes], new_store: Callable[[], int]) -> tuple[KeyRange, ...]:
-    """The ranges of a new container, ids counting from 0, each with a store of its own."""
+def new_ranges(boundaries: list[bytes], new_store: NewStore, places: Sequence[int] = ()) -> tuple[KeyRange, ...]:
+    """The ranges of a new container, ids counting from 0, each with a store of its own. `places`: the processes that
+    hold them, in this order; the first one if it is empty."""
     edges = [SPACE_LOW, *boundaries, SPACE_HIGH]
-    return tuple([KeyRange(number, low, high, (), new_store()) for number, (low, high) in enumerate(pairwise(edges))])
+    pairs = list(pairwise(edges))
+    places = places or [0] * len(pairs)
+    return tuple([KeyRange(number, *pairs[number], (), new_store(place)) for number, place in enumerate(places)])

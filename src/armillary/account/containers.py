@@ -8,6 +8,7 @@ from typing import Any
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.catalog.allocation import NewStore
 from armillary.account.catalog.container_rules import new_rules
 from armillary.account.catalog.container_state import Body, ContainerState, stored_change
 from armillary.account.catalog.records import Record
@@ -82,9 +83,10 @@ async def create_container(
     if own is not None:
         own.check_minute_pool(count)
 
-    def state(_rid: bytes, new_store: Callable[[], int]) -> Body:
+    def state(_rid: bytes, new_store: NewStore) -> Body:
         boundaries = even_boundaries(count, key.version) if key is not None else []
-        made = ContainerState(new_ranges(boundaries, new_store), count, 1, account.highest_lsn)
+        places = account.places_for(database, len(boundaries) + 1)
+        made = ContainerState(new_ranges(boundaries, new_store, places), count, 1, account.highest_lsn)
         return (begin(made) if begin is not None else made).to_json()
 
     companions = (lambda made: [new_offer(own, made)]) if own is not None else None

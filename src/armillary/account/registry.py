@@ -6,14 +6,18 @@ not import the account.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from armillary import limits
+from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.catalog import Catalog
 from armillary.account.catalog.records import Record
 from armillary.account.cluster_operations import ClusterOperations
-from armillary.account.container import Container
+from armillary.account.container import Container, StandIns
 from armillary.account.events import Events
 from armillary.account.topology import Topology
 from armillary.clock import Clock
@@ -59,6 +63,8 @@ class Registry:
         self.settings = settings
         self.operations: ClusterOperations | None = None  # for the operator of a cluster
         self.topology: Topology | None = None  # of the cluster; None: a single server
+        self.place = 0  # the number of this process, where several hold the partitions of an account
+        self.stand_ins: StandIns | None = None  # for partitions that other processes hold; None: there are none
         self.is_read_only = False  # doors refuse writes of clients; background work goes on
         self.events = Events(clock)  # for people who look
         self.catalog = Catalog(engine, clock)
@@ -75,6 +81,25 @@ class Registry:
                 "`armillary runtime --no-read-only`, or by a restart without --read-only.",
                 details={"is_read_only": True},
             )
+
+    # Several processes that hold the partitions of one account.
+
+    @property
+    def plans(self) -> bool:
+        """Whether this process decides about splits, merges and changes of policy: one of them does."""
+        return self.place == 0
+
+    def holds(self, store: int) -> bool:
+        """Whether a store is in the engine of this process."""
+        return self.stand_ins is None or place_of_store(store) == self.place
+
+    def places_for(self, database: Record, count: int) -> Sequence[int]:
+        """The processes that hold the partitions of a new container, in the order of their keys."""
+        return ()
+
+    def switching_lock(self, container: Container) -> AbstractAsyncContextManager[object, None]:
+        """Held while a split or merge of a container replaces its ranges."""
+        return asyncio.Lock()
 
     # Finding things by the names (or rids) that links are made of.
 

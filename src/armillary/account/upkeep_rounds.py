@@ -92,7 +92,7 @@ class Rounds:
             self._looks.pop(place, None)
             self._thinned.pop(place, None)
         for container in self._registry.containers:
-            for partition in list(container.partitions.values()):
+            for partition in [each for each in container.partitions.values() if not each.is_elsewhere]:
                 place = (container.record.rid, partition.range.id)
                 for kind, steps in self._due(container, partition).items():
                     if (kind, place) in self._queued:

@@ -5,13 +5,21 @@ Imports and restores reserve numbers before their records are entered.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final, Protocol
 
 from armillary.model import resources
 from armillary.model.resources import ResourceType
 from armillary.storage.engine import Txn
 
 _COUNTERS = b"n"
+_PLACE_BITS: Final = 24  # of a store's number: the place is above them, a counter of that place's stores below
 UNFINISHED = b"u"  # stores that are being filled, and that no record names yet
+
+
+class NewStore(Protocol):
+    """Allocates the number of a store that the process with this number holds."""
+
+    def __call__(self, place: int = 0) -> int: ...
 
 
 class Reservation:
@@ -43,8 +51,15 @@ def new_rid(txn: Txn, resource_type: ResourceType, owner: bytes) -> bytes:
     return resources.child_rid(owner, resource_type, count(txn, b"rid/" + resource_type.value.encode() + b"/" + owner))
 
 
-def new_store_number(txn: Txn) -> int:
-    return count(txn, b"store")
+def new_store_number(txn: Txn, place: int = 0) -> int:
+    number = count(txn, b"store/%d" % place if place else b"store")
+    assert number < 1 << _PLACE_BITS, "the numbers of a place's stores are used up"
+    return place << _PLACE_BITS | number
+
+
+def place_of_store(number: int) -> int:
+    """The process that holds a store, where partitions are spread over several (`armillary serve --processes`)."""
+    return number >> _PLACE_BITS
 
 
 def count(txn: Txn, name: bytes) -> int:

@@ -10,10 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
-from armillary.account.catalog.allocation import UNFINISHED, Reservation, count, new_rid, new_store_number, store_key
+from armillary.account.catalog.allocation import (
+    UNFINISHED,
+    NewStore,
+    Reservation,
+    count,
+    new_rid,
+    new_store_number,
+    store_key,
+)
 from armillary.account.catalog.catalog_events import Tell, report_changes
 from armillary.account.catalog.container_state import Body, ContainerState
 from armillary.account.catalog.records import Record, check_etag, creation_order_of
@@ -31,7 +41,6 @@ SECRET = "secret"  # the setting whose value signs tokens; made once for each ac
 _RECORDS, _GARBAGE, _SETTINGS = b"r", b"g", b"s"
 _LEFT_LSN = b"left-lsn"
 
-NewStore = Callable[[], int]
 Reserved = TypeVar("Reserved")
 
 
@@ -43,7 +52,7 @@ class Catalog:
         self._engine = engine
         self._store: Store = engine.store(CATALOG_STORE)
         self._clock = clock
-        self._lock = asyncio.Lock()
+        self._lock: AbstractAsyncContextManager[object, None] = asyncio.Lock()
         self._outcomes: OutcomeResolver[Record] = OutcomeResolver(self._store, clock, _entries)
         self._records: dict[tuple[ResourceType, bytes], Record] = {}
         self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
@@ -68,6 +77,10 @@ class Catalog:
         for packed in records:
             self._enter(Record.unpack(packed))
         self.left_lsn = int.from_bytes(left_lsn or b"", "big")
+
+    def use_lock(self, lock: AbstractAsyncContextManager[object, None]) -> None:
+        """Take this lock for changes: one that several processes share."""
+        self._lock = lock
 
     async def check_readable(self) -> None:
         """Raises if storage cannot be read now."""
@@ -275,7 +288,7 @@ class Catalog:
             owner=owner_rid,
             name=name if name is not None else text,
             body=body if name is not None else {**body, "id": text},
-            state=state(rid, lambda: new_store_number(txn)) if state is not None else {},
+            state=state(rid, partial(new_store_number, txn)) if state is not None else {},
             ts=ts,
             etag=etag,
             self_link=resources.self_link(owner.self_link if owner is not None else "", resource_type, rid),
@@ -342,7 +355,7 @@ class Catalog:
                 raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
 
             def run(txn: Txn) -> list[Record]:
-                changed = replace(present, state=change(present.state, lambda: new_store_number(txn)))
+                changed = replace(present, state=change(present.state, partial(new_store_number, txn)))
                 txn.put(_record_key(changed), changed.pack())
                 for number in garbage:
                     txn.put(store_key(_GARBAGE, number), b"")

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 from armillary import limits
-from armillary.account.catalog.catalog import Catalog, NewStore
+from armillary.account.catalog.allocation import NewStore
+from armillary.account.catalog.catalog import Catalog
 from armillary.account.catalog.container_state import ContainerState
 from armillary.account.container import Container
 from armillary.clock import Clock
@@ -29,15 +30,21 @@ class _Retired(NamedTuple):
 
 
 class Retirement:
-    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+    def __init__(self, catalog: Catalog, clock: Clock, holds: Callable[[int], bool]) -> None:
+        """`holds`: whether this process holds a store. Those of other processes are theirs to empty."""
         self._catalog = catalog
         self._clock = clock
+        self._holds = holds
         self._retired: list[_Retired] = []
         self._lock = asyncio.Lock()  # of `collect`
 
     def enter(self, container: Container) -> None:
         """Those that were retired before a restart have no readers."""
-        self._retired += [_Retired(container, each.store, 0.0, None, None) for each in container.state.retired]
+        self._retired += [
+            _Retired(container, each.store, 0.0, None, None)
+            for each in container.state.retired
+            if self._holds(each.store)
+        ]
 
     def add(self, container: Container, parents: Iterable[Partition]) -> None:
         until_s = {each.store: each.until_s for each in container.state.retired}

@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from armillary import limits
-from armillary.account.catalog.catalog import NewStore
+from armillary.account.catalog.allocation import NewStore, place_of_store
 from armillary.account.catalog.container_state import ContainerState, ReshapeState
 from armillary.account.container import Container
 from armillary.account.events import EventKind, Events
@@ -47,7 +48,7 @@ class Reshape:
         registry: Registry,
         container: Container,
         entry: ReshapeState,
-        switching: asyncio.Lock,
+        switching: AbstractAsyncContextManager[object, None],
         reach: Reach,
         switched: Switched,
         throttle: Throttle,
@@ -146,7 +147,9 @@ class Reshape:
             entries = []
             for entry in state.reshapes:
                 if entry.number == self.number:
-                    children = tuple([replace(child, store=new_store()) for child in entry.children])
+                    children = tuple(
+                        [replace(child, store=new_store(place_of_store(child.store))) for child in entry.children]
+                    )
                     entry = replace(entry, children=children)
                 entries.append(entry)
             return replace(state, reshapes=tuple(entries))

@@ -12,12 +12,13 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 from armillary import limits
-from armillary.account.catalog.catalog import NewStore
+from armillary.account.catalog.allocation import NewStore
 from armillary.account.catalog.container_state import ContainerState, ReshapeChild, ReshapeState
 from armillary.account.container import Container
 from armillary.account.registry import Registry
@@ -33,6 +34,8 @@ from armillary.partition.upkeep.background_throttle import Throttle
 
 log = logging.getLogger(__name__)
 
+Lock = AbstractAsyncContextManager[object, None]
+
 STORAGE, THROUGHPUT, REQUEST, POLICY = "storage", "throughput", "request", "policy"
 
 
@@ -43,8 +46,8 @@ class Reshaper:
         self._throttle = Throttle(registry.clock, self._share)
         self._running: dict[tuple[bytes, int], Reshape] = {}  # by container and number
         self._reserved: set[tuple[bytes, int]] = set()  # ranges that a reshape is, or is about to be, about
-        self._switching: weakref.WeakKeyDictionary[Container, asyncio.Lock] = weakref.WeakKeyDictionary()
-        self._retirement = Retirement(registry.catalog, registry.clock)
+        self._switching: weakref.WeakKeyDictionary[Container, Lock] = weakref.WeakKeyDictionary()
+        self._retirement = Retirement(registry.catalog, registry.clock, registry.holds)
         self._tasks: set[asyncio.Task[None]] = set()
         self._pauses: frozenset[str] = frozenset()
         self._paused: dict[Reshape, asyncio.Event] = {}
@@ -57,10 +60,11 @@ class Reshaper:
         rid = container.record.rid
         for entry in container.state.reshapes:
             self._reserved.update((rid, parent) for parent in entry.parents)
-            self._start(container, entry, is_fresh=False)
+            if not container.partitions[entry.parents[0]].is_elsewhere:
+                self._start(container, entry, is_fresh=False)
         self._retirement.enter(container)
         self._watch(container, container.partitions.values())
-        self._consider(container)
+        self.consider(container)
 
     def leave(self, container: Container) -> None:
         """A container was deleted; its stores, those of children included, are emptied by the catalog."""
@@ -169,6 +173,13 @@ class Reshaper:
         self._budgets.assign(container)
         self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
 
+    def adopted(self, container: Container) -> None:
+        """Other partitions serve a container: another process has split or merged some, or moved one here."""
+        rid = container.record.rid
+        self._reserved -= {key for key in self._reserved if key[0] == rid and key[1] not in container.partitions}
+        self._budgets.assign(container)
+        self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
+
     def running(self, container: Container | None = None) -> list[Reshape]:
         return [each for each in self._running.values() if container is None or each.container is container]
 
@@ -242,8 +253,10 @@ class Reshaper:
     async def keep_up(self) -> None:
         """Once in a while: empty the stores of parents, and look for what could be merged."""
         await self._retirement.collect()
+        if not self._registry.plans:
+            return
         for container in self._registry.containers:
-            self._consider(container)
+            self.consider(container)
             if self._registry.settings.merges_by_policy:
                 await self._merge_by_policy(container)
 
@@ -292,6 +305,8 @@ class Reshaper:
     def _watch(self, container: Container, partitions: Iterable[Partition]) -> None:
         limit_bytes = self._registry.settings.partition_storage_bytes
         for partition in partitions:
+            if partition.is_elsewhere:
+                continue
             partition.watched_bytes = limit_bytes
             partition.on_grown = lambda partition, container=container: self._outgrown(container, partition)
             if partition.head.size_bytes >= limit_bytes:
@@ -358,7 +373,7 @@ class Reshaper:
         reservation: _Reservation,
     ) -> Reshape:
         def change(state: ContainerState, new_store: NewStore) -> ContainerState:
-            made = tuple([ReshapeChild(low, high, new_store()) for low, high in children])
+            made = tuple([ReshapeChild(low, high, new_store(self._registry.place)) for low, high in children])
             entry = ReshapeState(state.next_reshape, parents, made, reason)
             return replace(state, next_reshape=state.next_reshape + 1, reshapes=(*state.reshapes, entry))
 
@@ -368,7 +383,9 @@ class Reshaper:
         return self._start(container, entry, is_fresh=True)
 
     def _start(self, container: Container, entry: ReshapeState, *, is_fresh: bool) -> Reshape:
-        lock = self._switching.setdefault(container, asyncio.Lock())
+        lock = self._switching.get(container)
+        if lock is None:
+            lock = self._switching[container] = self._registry.switching_lock(container)
         reshape = Reshape(
             self._registry, container, entry, lock, self._reach, self._switched, self._throttle, is_fresh=is_fresh
         )
@@ -382,7 +399,7 @@ class Reshaper:
             await reshape.run()
         finally:
             self._running.pop((reshape.container.record.rid, reshape.number), None)
-        self._consider(reshape.container)
+        self.consider(reshape.container)
 
     def _switched(self, reshape: Reshape, parents: list[Partition]) -> None:
         """The children serve. The parents are retired once their readers are done."""
@@ -392,11 +409,11 @@ class Reshaper:
 
     # The number of ranges that is wanted.
 
-    def _consider(self, container: Container) -> None:
+    def consider(self, container: Container) -> None:
         """Begin the splits that are missing to the wanted number of ranges."""
         wanted = container.state.wanted_ranges
         running = self.running(container)
-        if not wanted or container.is_retired:
+        if not wanted or container.is_retired or not self._registry.plans:
             return
         running = [each for each in running if not each.is_done]
         missing = wanted - len(container.map.ranges) - sum(each.growth for each in running)
@@ -423,7 +440,7 @@ class Reshaper:
             return replace(state, wanted_ranges=count)
 
         # If the client has gone by the time that it is recorded, begin all the same.
-        begin = partial(self._consider, container) if count else None
+        begin = partial(self.consider, container) if count else None
         await self._registry.catalog.change_container(container.record, change, on_changed=begin)
 
     async def _try(self, wanted: Awaitable[object], container: Container) -> None:

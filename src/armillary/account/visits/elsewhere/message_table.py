@@ -11,6 +11,7 @@ from armillary.model.messages.codec import Codec
 _VISITS: Final = "armillary.account.visits"
 _PARTITION: Final = "armillary.partition"
 _QUERIES: Final = "armillary.account.queries"
+_PROCESSES: Final = "armillary.processes"
 _LANGUAGES: Final = "armillary.languages"
 _CONDITIONS: Final = "armillary.query.conditions"
 
@@ -46,6 +47,15 @@ CLASSES: Final = {
     "version-entry": f"{_PARTITION}.history.versions:Entry",
     "form-name": f"{_QUERIES}.elsewhere.slice_questions:FormName",
     "slice-read": f"{_QUERIES}.elsewhere.slice_questions:SliceRead",
+    # Processes of one server.
+    "catalog-state": f"{_PROCESSES}.catalog_questions:CatalogState",
+    "load-catalog": f"{_PROCESSES}.catalog_questions:LoadCatalog",
+    "commit-change": f"{_PROCESSES}.catalog_questions:CommitChange",
+    "adopt-change": f"{_PROCESSES}.catalog_questions:AdoptChange",
+    "take-lock": f"{_PROCESSES}.catalog_questions:TakeLock",
+    "release-lock": f"{_PROCESSES}.catalog_questions:ReleaseLock",
+    "drop-store": f"{_PROCESSES}.partition_questions:DropStore",
+    "restate-partition": f"{_PROCESSES}.partition_questions:RestatePartition",
     # Recipes of selections.
     "items-recipe": "armillary.query.recipes:ItemsRecipe",
     "partial-recipe": "armillary.query.recipes:PartialRecipe",

@@ -133,7 +133,8 @@ class PartitionElsewhere(Partition):
     @property
     def is_moved(self) -> bool:  # type: ignore[override]
         found: PartitionMap = self._map_of()
-        return found.get(self.range.id) is not self.range
+        present = found.get(self.range.id)
+        return present is None or present.store != self.range.store
 
     @property
     def is_open(self) -> bool:
@@ -146,6 +147,12 @@ class PartitionElsewhere(Partition):
 
     def at_hand(self) -> None:
         return None
+
+    async def open(self) -> None:
+        """The place opens its own."""
+
+    async def keep_versions(self) -> None:
+        """The same."""
 
     async def released(self) -> None:
         """The place has waited until its partition serves or has moved."""

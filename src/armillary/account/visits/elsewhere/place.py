@@ -67,6 +67,14 @@ class Lost(Exception):
     """The connection to a place ended before the answer came: the question may have arrived or not."""
 
 
+class Unreached(Failure):
+    """A place cannot be asked now, because its process is being started: nothing was sent."""
+
+    def __init__(self) -> None:
+        message = "The process that holds the partition is being started. Try again."
+        super().__init__(Kind.UNAVAILABLE, message, retry_after_ms=limits.CLUSTER_RETRY_MS)
+
+
 class Place(Protocol):
     """Another process, to those that ask it."""
 
@@ -76,7 +84,7 @@ class Place(Protocol):
     def new_write_id(self) -> bytes: ...
 
     async def ask(self, question: Question, *, limit_s: float) -> Any:
-        """The answer. Raises Lost; a Failure of the question's, or UNAVAILABLE where too much is asked of the place at
+        """The answer. Raises Lost; Unreached; a Failure of the question's, or UNAVAILABLE where too much is asked of the place at
         once; and TimeoutError if there is no answer by then."""
 
     def tell(self, message: Told) -> None: ...
@@ -86,10 +94,15 @@ async def ask(place: Place, question: Question, clock: Clock) -> Any:
     """The answer of a place: it is asked again after the connection was lost, until its time is over."""
     ends_s = clock.elapsed_s() + limits.VISIT_SECONDS_MAX
     left_s = limits.VISIT_SECONDS_MAX
+    was_sent = False
     while True:
         try:
             return await place.ask(question, limit_s=left_s)
+        except Unreached:
+            if not was_sent or question.write_id is None:
+                raise
         except Lost:
+            was_sent = True
             left_s = ends_s - clock.elapsed_s()
             if left_s > 0:
                 continue

@@ -1,0 +1,91 @@
+"""The catalog in the first process, which stores it: takes the changes of all processes, one at a time, and has each
+process take over those of the others before a change is acknowledged.
+
+If storage fails, the outcome of the change is unknown until storage can be read again. Then what is stored decides: a
+change that took place is taken over by all processes, and the one that made it is told that it was its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from armillary.errors import Failure
+from armillary.processes.catalog_replica import BEHIND, CatalogReplica, Change
+from armillary.storage.engine import Store, View
+from armillary.storage.overlay import Pair
+
+log = logging.getLogger(__name__)
+
+LEFT_LSN = b"left-lsn"
+NO_PLACE = -1
+_END = b"\xff" * 16
+# Has every process but the one that made it take over a change, which may be told late that it took place. Returns the
+# highest lsn of the containers that left.
+Spread = Callable[[Change, int, bool], Awaitable[int]]
+
+
+class CatalogOwner:
+    """Made by `open`."""
+
+    def __init__(self, stored: Store, replica: CatalogReplica) -> None:
+        self.replica = replica
+        self.changing = asyncio.Lock()  # held while a change is stored and taken over
+        self.spread: Spread = _nowhere
+        self._stored = stored
+        self._unknown: tuple[int, Change] | None = None  # the change whose outcome is unknown, and who made it
+
+    @classmethod
+    async def open(cls, stored: Store, replica: CatalogReplica) -> CatalogOwner:
+        replica.load(1, await stored.read(_all))
+        return cls(stored, replica)
+
+    async def commit(self, origin: int, change: Change, is_freeing: bool) -> int:
+        """Store a change of a process. The version after it, or BEHIND."""
+        async with self.changing:
+            if self._unknown is not None:
+                await self._find_out(is_freeing)
+            if change.version != self.replica.version:
+                return BEHIND
+            if change.is_empty:
+                await self._stored.write(lambda txn: None, is_freeing=is_freeing)
+                return change.version
+            try:
+                await self._stored.write(change.apply, is_freeing=is_freeing)
+            except Failure:
+                self._unknown = origin, change
+                raise
+            await self._taken_over(origin, change, is_late=False)
+            return self.replica.version
+
+    async def _taken_over(self, origin: int, change: Change, *, is_late: bool) -> None:
+        self.replica.take(change)
+        lsn = await self.spread(change, origin, is_late)
+        stored = await self.replica.read(lambda view: view.get(LEFT_LSN))
+        if lsn > int.from_bytes(stored or b"", "big"):
+            # What other processes have written to a deleted container: new containers go on from there.
+            further = Change(self.replica.version, {LEFT_LSN: lsn.to_bytes(8, "big")})
+            await self._stored.write(further.apply, is_freeing=True)
+            self.replica.take(further)
+            await self.spread(further, NO_PLACE, False)
+
+    async def _find_out(self, is_freeing: bool) -> None:
+        """Raises while storage cannot be read."""
+        assert self._unknown is not None
+        origin, change = self._unknown
+        # As a transaction: readers are shown what was before until storage has been opened again.
+        stored = dict(await self._stored.write(_all, is_freeing=is_freeing))
+        self._unknown = None
+        if stored == self.replica.pairs():
+            return  # it did not take place
+        log.warning("a change of the catalog whose outcome was not known has taken place")
+        await self._taken_over(origin, change, is_late=True)
+
+
+def _all(view: View) -> list[Pair]:
+    return list(view.scan(b"", _END))
+
+
+async def _nowhere(change: Change, origin: int, is_late: bool) -> int:
+    return 0

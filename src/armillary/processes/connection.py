@@ -1,0 +1,108 @@
+"""The connection between two processes of one server: a stream socket that the first process has made and handed to
+both, so that no other program can connect. Each side sends its number and its run first; then frames go both ways, each
+behind its length, and `account/visits/elsewhere/link.py` says what they mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from armillary import limits
+from armillary.account.visits.elsewhere.link import Link
+from armillary.account.visits.elsewhere.place import LocalPlace
+from armillary.account.visits.elsewhere.remembered_answers import WriteIds
+from armillary.errors import Failure, Kind
+
+_LENGTH: Final = struct.Struct(">I")
+_HELLO: Final = struct.Struct(">16sB8s")
+_MAGIC: Final = b"armillary place1"
+_FRAME_BYTES_MAX: Final = limits.MESSAGE_BYTES_MAX + 64
+
+
+class ProcessConnection(asyncio.Protocol):
+    """Made by `connect`."""
+
+    def __init__(self, here: LocalPlace, number: int, write_ids: WriteIds) -> None:
+        """`number`: of this process."""
+        self.greeted: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+        self.on_lost: Callable[[], None] = lambda: None
+        self._here = here
+        self._number = number
+        self._write_ids = write_ids
+        self._transport: asyncio.Transport | None = None
+        self._link: Link | None = None
+        self._gathered = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(_HELLO.pack(_MAGIC, self._number, self._here.remembered.run))
+
+    def send(self, frame: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(_LENGTH.pack(len(frame)) + frame)
+
+    def data_received(self, data: bytes) -> None:
+        gathered = self._gathered
+        if gathered:
+            gathered += data
+            data = bytes(gathered)
+            gathered.clear()
+        at, size = 0, len(data)
+        if self._link is None:
+            if size < _HELLO.size:
+                gathered += data
+                return
+            self._greet(data[: _HELLO.size])
+            at = _HELLO.size
+        link = self._link
+        if link is None:
+            return
+        while size - at >= _LENGTH.size:
+            [length] = _LENGTH.unpack_from(data, at)
+            if length > _FRAME_BYTES_MAX:
+                self.end()
+                return
+            end = at + _LENGTH.size + length
+            if end > size:
+                break
+            link.received(data[at + _LENGTH.size : end])
+            at = end
+        if at < size:
+            gathered += data[at:]
+
+    def _greet(self, hello: bytes) -> None:
+        magic, number, run = _HELLO.unpack(hello)
+        if magic != _MAGIC:
+            self.end()
+            return
+        self._link = link = Link(number, self.send, self._write_ids, self._here)
+        link.peer = run
+        if not self.greeted.done():
+            self.greeted.set_result(link)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._transport = None
+        if self._link is not None:
+            self._link.lost()
+        if not self.greeted.done():
+            self.greeted.set_exception(Failure(Kind.UNAVAILABLE, "The other process has ended."))
+        self.on_lost()
+
+    def end(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+async def connect(
+    end: socket.socket, here: LocalPlace, number: int, write_ids: WriteIds
+) -> tuple[Link, ProcessConnection]:
+    """Greet the process at the other end of a socket."""
+    end.setblocking(False)
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(lambda: ProcessConnection(here, number, write_ids), sock=end)
+    return await connection.greeted, connection

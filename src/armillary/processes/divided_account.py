@@ -1,0 +1,185 @@
+"""The account in one of several processes that serve it together: partitions whose stores this process has are its own,
+the others are asked by messages. The catalog is a replica (`catalog_replica.py`); what other processes change in it is
+taken over here, in the open containers too.
+
+The first process decides about splits, merges and changes of policy; each does the work on its own partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+from armillary import limits
+from armillary.account.account import Account
+from armillary.account.catalog.allocation import place_of_store
+from armillary.account.catalog.catalog import SECRET
+from armillary.account.catalog.records import Record
+from armillary.account.container import Container
+from armillary.account.registry import AccountSettings
+from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
+from armillary.clock import Clock
+from armillary.errors import Failure
+from armillary.model.ranges import KeyRange, PartitionMap
+from armillary.model.resources import ResourceType, rid_bytes
+from armillary.partition.partition import Partition
+from armillary.processes.partition_questions import RestatePartition
+from armillary.processes.places import ProcessHere, ask_once
+from armillary.storage.engine import Engine
+
+log = logging.getLogger(__name__)
+
+
+class DividedAccount(Account):
+    def __init__(self, engine: Engine, clock: Clock, settings: AccountSettings, here: ProcessHere) -> None:
+        super().__init__(engine, clock, settings)
+        self.here = here
+        self.place = here.number
+        self.stand_ins = self._stand_in
+        self._restating_parts: dict[tuple[bytes, int], asyncio.Task[None]] = {}  # by container and range
+        self.control = here.lock("control")
+        self.catalog.use_lock(here.lock("catalog"))
+        if not self.plans:
+            self.catalog.on_setting[SECRET] = self._adopt_secret
+
+    async def begin(self) -> None:
+        if self.plans:
+            await super().begin()
+            return
+        await self.catalog.load()
+        self._adopt_secret(await self.catalog.kept_setting(SECRET))
+        await self.database_users.open()
+        await self.history.open()
+        for record in self.catalog.of_type(ResourceType.CONTAINER):
+            await self.enter(record)
+        for offer in self.catalog.of_type(ResourceType.OFFER):
+            self.budgets.assign_offer(offer)
+        self._begin_upkeep()
+        self.begin_history()
+
+    def _adopt_secret(self, stored: bytes | None) -> None:
+        assert stored is not None, "the first process makes it before it starts others"
+        self.secret = stored
+
+    def _stand_in(self, container: Container, key_range: KeyRange) -> Partition | None:
+        place = place_of_store(key_range.store)
+        if place == self.place:
+            return None
+        rid, first_lsn = container.record.rid, container.state.first_lsn
+        asked = self.here.places[place]
+        return PartitionElsewhere(asked, rid, key_range, self.clock, lambda: container.map, first_lsn)
+
+    def places_for(self, database: Record, count: int) -> Sequence[int]:
+        """In turns, from the process with the fewest partitions on. Containers that share the throughput of a database
+        have theirs in the same processes: what one of them spends is then known where the others spend."""
+        loads = Counter(dict.fromkeys(range(self.here.places.count), 0))
+        for container in self.containers:
+            places = [place_of_store(each.store) for each in container.map.ranges]
+            is_sharing = container.database.rid == database.rid and self.budgets.offer_of(container.record) is None
+            if is_sharing and len(places) == count and self.budgets.offer_of(database) is not None:
+                return places
+            loads.update(places)
+        first = min(loads, key=lambda place: (loads[place], place))
+        return [(first + turn) % len(loads) for turn in range(count)]
+
+    def switching_lock(self, container: Container) -> AbstractAsyncContextManager[object, None]:
+        return self.here.lock(f"switch {container.rid_text}")
+
+    # Changes of the catalog that other processes have made.
+
+    async def adopt_records(self, removed: Sequence[Record], added: Sequence[Record]) -> int:
+        """Take over records in the open containers. Returns the highest lsn of the containers that left."""
+        here = {(record.type, record.rid) for record in added}
+        gone = [record for record in removed if (record.type, record.rid) not in here]
+        leaving = [self.container_by_rid(each.rid) for each in gone if each.type is ResourceType.CONTAINER]
+        self.leave(gone)
+        for record in added:
+            if record.type is ResourceType.DATABASE:
+                for container in self.containers:
+                    if container.record.owner == record.rid:
+                        container.adopt_database(record)
+            elif record.type is ResourceType.CONTAINER:
+                present = self.container_by_rid(record.rid)
+                if present is not None:
+                    await self._adopt_container(present, record)
+                else:
+                    await self._open_container(record)
+        for record in (*removed, *added):
+            if record.type is ResourceType.OFFER:
+                self._adopt_offer(record)
+        self.forget_names()
+        return max([each.reached_lsn for each in leaving if each is not None], default=0)
+
+    async def _open_container(self, record: Record) -> None:
+        container = self._made(record)
+        try:
+            await container.open()
+        except Failure as failure:
+            log.warning("the container %s cannot be opened yet: %s", record.name, failure.message)
+            self._unopened[record.rid] = record
+            return
+        self.take_in(container)
+
+    async def _adopt_container(self, container: Container, record: Record) -> None:
+        rules_number = container.schema.rules.number
+        container.adopt(record)
+        state = record.container_state
+        if state.ranges != container.map.ranges:
+            new_map = PartitionMap(state.ranges)
+            children = [container.new_partition(each) for each in new_map.ranges if each.id not in container.partitions]
+            for child in children:
+                await child.open()
+            container.take_over(new_map, children)
+            self.reshaper.adopted(container)
+        self.budgets.assign(container)
+        if self.plans:
+            if container.schema.rules.number != rules_number:
+                self.restate(container)
+            self.reshaper.consider(container)
+
+    def _adopt_offer(self, offer: Record) -> None:
+        owner_rid = rid_bytes(offer.offer_state.owner)
+        for container in self.containers:
+            if owner_rid in (container.record.rid, container.record.owner):
+                self.budgets.assign(container)
+
+    # Changes of policy: the first process has each carry them through its own partitions.
+
+    def restate(self, container: Container) -> None:
+        if self.plans:
+            super().restate(container)
+
+    async def restated(self, container: Container) -> None:
+        if self.plans:
+            await super().restated(container)
+            return
+        while container.is_restating and not container.is_retired:
+            await self.clock.sleep(limits.RESHAPE_POLL_SECONDS)
+
+    async def restate_partition(self, container: Container, partition: Partition) -> None:
+        if not isinstance(partition, PartitionElsewhere):
+            await super().restate_partition(container, partition)
+            return
+        place = self.here.places[partition.place.number]
+        question = RestatePartition(container.record.rid, partition.range.id, container.schema.rules.number)
+        while not await ask_once(place, question, limits.VISIT_SECONDS_MAX):
+            pass
+
+    async def restate_part(self, container: Container, range_id: int, wait_s: float) -> bool:
+        """The first process asks for it. Whether it is done after the given time; it goes on otherwise."""
+        partition = container.partitions.get(range_id)
+        if partition is None or partition.is_elsewhere:
+            return True
+        task = self._restating_parts.get((container.record.rid, range_id))
+        if task is None:
+            task = asyncio.create_task(super().restate_partition(container, partition))
+            self._restating_parts[container.record.rid, range_id] = task
+        done, _ = await asyncio.wait({task}, timeout=wait_s)
+        if not done:
+            return False
+        self._restating_parts.pop((container.record.rid, range_id), None)
+        task.result()
+        return True

@@ -1,0 +1,40 @@
+"""What processes ask each other about the partitions and stores that they have, beside visits and pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from armillary.account.container import Container
+from armillary.account.visits.elsewhere.place import LocalPlace, Question
+
+_RESTATE_WAIT_S = 5.0
+
+
+class _Restating(Protocol):
+    async def restate_part(self, container: Container, range_id: int, wait_s: float) -> bool: ...
+
+
+@dataclass(slots=True)
+class DropStore(Question):
+    """Empty a store that the catalog has given up."""
+
+    number: int
+
+    async def answer(self, here: LocalPlace) -> None:
+        await here.account.engine.drop(self.number)
+
+
+@dataclass(slots=True)
+class RestatePartition(Question):
+    """Carry a change of policy through the items of a partition. The answer is whether that is done; it is asked again
+    until it is."""
+
+    container: bytes  # rid
+    range_id: int
+    rules_number: int
+
+    async def answer(self, here: LocalPlace) -> bool:
+        container = here.container(self.container)
+        account = cast(_Restating, here.account)
+        return await account.restate_part(container, self.range_id, _RESTATE_WAIT_S)

@@ -1,0 +1,199 @@
+"""The processes of one server, as each sees itself and the others. The first has the catalog; all have partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, cast
+
+from armillary import limits
+from armillary.account.account import Account
+from armillary.account.catalog.records import Record
+from armillary.account.visits.elsewhere.link import Link
+from armillary.account.visits.elsewhere.place import LocalPlace, Lost, Question, Told, Unreached, no_answer
+from armillary.account.visits.elsewhere.remembered_answers import RememberedAnswers, WriteIds
+from armillary.clock import Clock
+from armillary.errors import Failure
+from armillary.processes.catalog_owner import CatalogOwner
+from armillary.processes.catalog_questions import AdoptChange, CommitChange, LoadCatalog, ReleaseLock, TakeLock
+from armillary.processes.catalog_replica import CatalogReplica, Change
+from armillary.processes.partition_questions import DropStore
+from armillary.processes.shared_locks import LockTable, SharedLock, Token
+
+log = logging.getLogger(__name__)
+
+FIRST = 0  # the process that has the catalog, and answers for all of them where one must
+
+
+class _Adopting(Protocol):
+    """The account of a process (`divided_account.py`)."""
+
+    async def adopt_records(self, removed: Sequence[Record], added: Sequence[Record]) -> int: ...
+
+
+class ProcessPlace:
+    """Another process. While it is not connected, what is asked of it is refused."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.link: Link | None = None  # None: it is not ready
+        self.connected: Link | None = None  # also while it starts
+
+    def new_write_id(self) -> bytes:
+        if self.link is None:
+            raise Unreached()
+        return self.link.new_write_id()
+
+    async def ask(self, question: Question, *, limit_s: float) -> Any:
+        if self.link is None:
+            raise Unreached()
+        return await self.link.ask(question, limit_s=limit_s)
+
+    async def ask_connected(self, question: Question, limit_s: float) -> Any:
+        """The same, also while the other process starts. Raises Lost if it is not connected."""
+        if self.connected is None:
+            raise Lost()
+        return await self.connected.ask(question, limit_s=limit_s)
+
+    def tell(self, message: Told) -> None:
+        if self.link is not None:
+            self.link.tell(message)
+
+    def use(self, link: Link | None, *, is_ready: bool) -> None:
+        """The connection to it was made, or has ended (None)."""
+        self.connected = link
+        self.link = link if is_ready else None
+
+
+async def ask_once(place: ProcessPlace, question: Question, limit_s: float) -> Any:
+    """The answer; a lost connection and a late answer are Failures."""
+    try:
+        return await place.ask(question, limit_s=limit_s)
+    except (Lost, TimeoutError):
+        raise no_answer(is_write=False) from None
+
+
+class Places:
+    """All other processes by their numbers."""
+
+    def __init__(self, number: int, count: int, clock: Clock) -> None:
+        """`number`: of this process."""
+        self.number = number
+        self.count = count
+        self.write_ids = WriteIds(clock)
+        self.others = {each: ProcessPlace(each) for each in range(count) if each != number}
+
+    def __getitem__(self, number: int) -> ProcessPlace:
+        return self.others[number]
+
+    @property
+    def first(self) -> ProcessPlace:
+        return self.others[FIRST]
+
+    @property
+    def connected(self) -> Iterable[ProcessPlace]:
+        return [each for each in self.others.values() if each.link is not None]
+
+
+class ProcessHere(LocalPlace):
+    """This process, as the others ask it."""
+
+    def __init__(self, places: Places, replica: CatalogReplica, clock: Clock) -> None:
+        """The account is opened later: what needs it waits for `opened`."""
+        self.places = places
+        self.number = places.number
+        self.replica = replica
+        self.remembered = RememberedAnswers(clock)
+        self.opened = asyncio.Event()
+        self.owner: CatalogOwner | None = None  # of the first process alone, like `locks`
+        self.locks: LockTable | None = None
+        self.followers: set[int] = set()  # other processes that are told of changes of the catalog, likewise
+        self.end_process: Callable[[int], None] = lambda number: None  # has a process started anew, likewise
+        self._adopting = asyncio.Lock()
+        replica.commit = self._commit
+
+    def open(self, account: Account) -> None:
+        self.account = account
+        self.opened.set()
+
+    async def drop_store(self, place: int, number: int) -> None:
+        await ask_once(self.places[place], DropStore(number), limits.VISIT_SECONDS_MAX)
+
+    # The catalog.
+
+    async def load_catalog(self) -> None:
+        """From the first process."""
+        state = await ask_once(self.places.first, LoadCatalog(self.number), limits.CATALOG_SECONDS_MAX)
+        self.replica.load(state.version, state.pairs)
+
+    async def _commit(self, change: Change, is_freeing: bool) -> int:
+        if self.owner is not None:
+            return await self.owner.commit(self.number, change, is_freeing)
+        first = self.places.first
+        question = CommitChange(
+            self.number, first.new_write_id(), change.version, change.writes, change.cleared, is_freeing
+        )
+        version: int = await ask_once(first, question, limits.CATALOG_SECONDS_MAX)
+        if version > change.version:
+            self.replica.take(change)
+        return version
+
+    async def adopt(self, change: Change, *, is_own: bool) -> int:
+        """Take over a change of the catalog, after all before it."""
+        await self.opened.wait()
+        async with self._adopting:
+            await self.replica.reached(change.version)
+            self.replica.take(change)
+            return 0 if is_own else await self._adopt_records(change)
+
+    async def _adopt_records(self, change: Change) -> int:
+        removed, added = self.account.catalog.adopt(change.writes)
+        return await cast(_Adopting, self.account).adopt_records(removed, added)
+
+    async def reached(self, version: int) -> None:
+        """Wait until this process has taken over a version of the catalog."""
+        await self.replica.reached(version)
+        async with self._adopting:
+            pass
+
+    async def spread_change(self, change: Change, origin: int, is_late: bool) -> int:
+        """Have all processes take over a change that the first one has stored. See `catalog_owner.Spread`."""
+        asked = [self._spread_to(each, change) for each in self.followers if each != origin]
+        if is_late and origin in self.followers:
+            asked.append(self._spread_to(origin, change, is_own=True))
+        lsns = await asyncio.gather(*asked)
+        own_lsn = await self._adopt_records(change) if origin != self.number and self.opened.is_set() else 0
+        return max([own_lsn, *lsns])
+
+    async def _spread_to(self, number: int, change: Change, *, is_own: bool = False) -> int:
+        """A process that cannot take a change over is started anew, and reads the catalog then."""
+        question = AdoptChange(change.version, change.writes, change.cleared, is_own)
+        try:
+            lsn: int = await self.places[number].ask_connected(question, limits.ADOPT_SECONDS_MAX)
+            return lsn
+        except Lost:
+            pass  # it has ended
+        except (Failure, TimeoutError) as error:
+            log.error("process %d has not taken over a change of the catalog (%r): it is started anew", number, error)
+            self.end_process(number)
+        self.followers.discard(number)
+        return 0
+
+    # Locks.
+
+    def lock(self, name: str) -> SharedLock:
+        return SharedLock(name, self.number, self._take, self._release)
+
+    async def _take(self, name: str, token: Token) -> None:
+        if self.locks is not None:
+            await self.locks.take(name, token)
+            return
+        version = await ask_once(self.places.first, TakeLock(name, *token), limits.LOCK_SECONDS_MAX)
+        await self.reached(version)
+
+    def _release(self, name: str, token: Token) -> None:
+        if self.locks is not None:
+            self.locks.release(name, token)
+        else:
+            self.places.first.tell(ReleaseLock(name, *token))
