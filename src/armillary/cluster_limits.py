@@ -106,6 +106,7 @@ REMEMBERED_BYTES_MAX = 64 * _MB  # of them
 PAGE_ENTRIES_MAX = 10_000  # partitions that pages of other processes have entered and not paid for
 PAGE_ENTRY_SECONDS = 180.0  # since the last slice was read; then the deposit is given back
 REMEMBERED_ASKERS_MAX = 1_000  # processes of which it is known how far their writes are forgotten
+PROCESSES_MAX = 64  # of one server: a process has hundreds of megabytes of caches (ours)
 LOCK_SECONDS_MAX = 60.0  # that a change of the catalog waits for those of other processes
 CATALOG_SECONDS_MAX = 600.0  # until the first process has stored a change of the catalog: it waits for the disk
 ADOPT_SECONDS_MAX = 30.0  # until a process has taken over a change of the catalog; then it is started anew

@@ -51,9 +51,8 @@ class Stoppable(Protocol):
 class Account(Registry):
     def __init__(self, engine: Engine, clock: Clock, settings: AccountSettings) -> None:
         super().__init__(engine, clock, settings)
-        self.control: AbstractAsyncContextManager[object, None] = (
-            asyncio.Lock()
-        )  # held while the definition of a container or an offer changes
+        # Held while the definition of a container or an offer changes.
+        self.control: AbstractAsyncContextManager[object, None] = asyncio.Lock()
         self.faults = Faults(clock, self._arm_faults)
         self.faults.on_hit = self._note_fault
         self.captures = Captures(clock, self.events, settings.captures_path)

@@ -83,6 +83,7 @@ class Listener:
         self._is_handshake = is_handshake
         self._plain_refusal = plain_refusal
         self._prepare = prepare
+        self._accepts_per_turn = _ACCEPTS_PER_TURN
         self._sockets = sockets
         self._loop = service.loop
         self._tls = tls
@@ -113,6 +114,15 @@ class Listener:
             await asyncio.wait(set(self._starting))
         await self.service.close(grace_s)
 
+    @property
+    def descriptors(self) -> list[int]:
+        """Of the listening sockets, to be handed to another process that accepts connections too."""
+        return [each.fileno() for each in self._sockets]
+
+    def share(self) -> None:
+        """Other processes accept connections of this port from now on: each takes one at a time."""
+        self._accepts_per_turn = 1
+
     def use_tls(self, context: ssl.SSLContext) -> None:
         """From now on new connections get this certificate; those that are open keep theirs."""
         self._context = self._loop.create_future()
@@ -126,7 +136,7 @@ class Listener:
             self._loop.add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTS_PER_TURN):
+        for _ in range(self._accepts_per_turn):
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError):
@@ -270,9 +280,12 @@ async def listen(
     watch: RequestWatch | None = None,
     door: str = "http",
     prepare: Prepare | None = None,
+    sockets: list[socket.socket] | None = None,
 ) -> Listener:
-    """Open `port` (0: a free one) on every address of `host` and answer with `handler`. `prepare`: see `Listener`."""
-    sockets = await bind(host, port)
+    """Open `port` (0: a free one) on every address of `host` and answer with `handler`. `prepare`: see `Listener`.
+    `sockets`: listening ones that another process has opened and shares, instead of host and port."""
+    is_shared = sockets is not None
+    sockets = sockets or await bind(host, port)
     service = Service(
         handler,
         refuse=refuse,
@@ -290,7 +303,10 @@ async def listen(
         watch=watch,
         door=door,
     )
-    return Listener(sockets, service, tls, lambda guest: Connection(service, guest), prepare=prepare)
+    listener = Listener(sockets, service, tls, lambda guest: Connection(service, guest), prepare=prepare)
+    if is_shared:
+        listener.share()
+    return listener
 
 
 async def listen_for_frames(
@@ -302,11 +318,16 @@ async def listen_for_frames(
     tls: Callable[[], ssl.SSLContext] | None = None,
     plain_refusal: bytes = b"",
     prepare: Prepare | None = None,
+    sockets: list[socket.socket] | None = None,
 ) -> Listener:
     """The same for a protocol of its own, in frames that begin with their length. `plain_refusal`: what connections
     without TLS are told where the roster requires it."""
     refusal = plain_refusal if roster.requires_tls else None
-    return Listener(await bind(host, port), roster, tls, connect, opens_tls_or_frame, refusal, prepare)
+    bound = sockets or await bind(host, port)
+    listener = Listener(bound, roster, tls, connect, opens_tls_or_frame, refusal, prepare)
+    if sockets is not None:
+        listener.share()
+    return listener
 
 
 def _turn_away(accepted: socket.socket, refusal: bytes) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from armillary import limits
 from armillary.account.visits.elsewhere.link import Link
@@ -38,9 +38,8 @@ class ProcessConnection(asyncio.Protocol):
         self._gathered = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(_HELLO.pack(_MAGIC, self._number, self._here.remembered.run))
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._transport.write(_HELLO.pack(_MAGIC, self._number, self._here.remembered.run))
 
     def send(self, frame: bytes) -> None:
         if self._transport is not None:

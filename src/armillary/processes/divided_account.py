@@ -146,6 +146,13 @@ class DividedAccount(Account):
             if owner_rid in (container.record.rid, container.record.owner):
                 self.budgets.assign(container)
 
+    async def collect_garbage(self) -> None:
+        """Stores of processes that were not there when they were given up."""
+        try:
+            await self.catalog.collect_garbage()
+        except Failure as failure:
+            log.warning("the space of deleted containers is not freed yet: %s", failure.message)
+
     # Changes of policy: the first process has each carry them through its own partitions.
 
     def restate(self, container: Container) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, cast
 
 from armillary import limits
@@ -74,6 +74,10 @@ async def ask_once(place: ProcessPlace, question: Question, limit_s: float) -> A
         raise no_answer(is_write=False) from None
 
 
+async def _nothing() -> None:
+    pass
+
+
 class Places:
     """All other processes by their numbers."""
 
@@ -108,6 +112,9 @@ class ProcessHere(LocalPlace):
         self.opened = asyncio.Event()
         self.owner: CatalogOwner | None = None  # of the first process alone, like `locks`
         self.locks: LockTable | None = None
+        self.on_ready: Callable[[int], None] = lambda number: None  # of the first process: another one is ready
+        self.on_stop: Callable[[], Awaitable[None]] = _nothing  # told to take no more connections
+        self.on_end: Callable[[], None] = lambda: None  # told to end
         self.followers: set[int] = set()  # other processes that are told of changes of the catalog, likewise
         self.end_process: Callable[[int], None] = lambda number: None  # has a process started anew, likewise
         self._adopting = asyncio.Lock()

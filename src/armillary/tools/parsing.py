@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
+from armillary.cluster_limits import PROCESSES_MAX
 from armillary.limits import ACCOUNT_KEY_BYTES_MIN, GB, KB, MB
 
 _UNITS = {"": 1, "B": 1, "KB": KB, "MB": MB, "GB": GB, "TB": 1024 * GB}
@@ -44,6 +46,14 @@ def whole_number(low: int, high: int, step: int = 1) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def process_count(text: str) -> int:
+    """auto: one for each core that this process may use."""
+    if text == "auto":
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(cores, PROCESSES_MAX)
+    return whole_number(1, PROCESSES_MAX)(text)
 
 
 def size_bytes(text: str) -> int:

@@ -22,6 +22,7 @@ from armillary.account.catalog.allocation import (
     count,
     new_rid,
     new_store_number,
+    place_of_store,
     store_key,
 )
 from armillary.account.catalog.catalog_events import Tell, report_changes
@@ -484,7 +485,13 @@ class Catalog:
         """Empty the stores that were marked as garbage; resumed at the next start after a crash."""
         marks = await self._store.read(lambda view: [key for key, _ in view.scan(_GARBAGE, _after(_GARBAGE))])
         for mark in marks:
-            await self._engine.drop(int.from_bytes(mark[1:], "big"))
+            number = int.from_bytes(mark[1:], "big")
+            try:
+                await self._engine.drop(number)
+            except Failure:
+                if place_of_store(number) == 0:
+                    raise
+                continue  # its process is not there: it is emptied when this is called the next time
             await self._store.write(lambda txn, key=mark: txn.delete(key), is_freeing=True)  # type: ignore[misc]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -65,8 +66,9 @@ class Entrances:
     prepare: Mapping[str, Prepare] = field(default_factory=dict)  # by door: what its first connection waits for
 
 
-def entrances_of(doors: Doors) -> Entrances:
-    """Those of a single server. Its late doors are made with the first connection to their port."""
+def entrances_of(doors: Doors, sql_port: HttpEntrance | None = None) -> Entrances:
+    """Those of a single server. Its late doors are made with the first connection to their port. `sql_port`: in the
+    place of the doors' own."""
     lates: dict[str, Late[Any]] = {
         "table": doors.late_table,
         "management": doors.late_management,
@@ -74,7 +76,7 @@ def entrances_of(doors: Doors) -> Entrances:
         "gremlin": doors.late_gremlin,
     }
     return Entrances(
-        sql=doors.sql_port,
+        sql=sql_port or doors.sql_port,
         table=LateEntrance(doors.late_table),
         management=LateEntrance(doors.late_management),
         mongo=partial(_mongo_connection, doors),
@@ -132,6 +134,13 @@ class Shared(NamedTuple):
     tls: DoorTls
     watch: RequestWatch
     prepare: Mapping[str, Prepare]
+    bound: Mapping[str, list[socket.socket]] | None = None  # None: ports are opened; else those of the first process
+
+    def sockets(self, door: str) -> list[socket.socket] | None:
+        return self.bound[door] if self.bound is not None else None
+
+    def has(self, door: str) -> bool:
+        return self.bound is None or door in self.bound
 
 
 async def open_ports(
@@ -141,35 +150,41 @@ async def open_ports(
     crowd: Crowd,
     entrances: Entrances,
     kept: Kept,
+    bound: Mapping[str, list[socket.socket]] | None = None,
+    certificate: tuple[bytes, bytes] | None = None,
 ) -> dict[str, Listener]:
-    """All ports, by the names of their doors; they are closed with `opened`."""
-    tls = DoorTls(settings, machine)
+    """All ports, by the names of their doors; they are closed with `opened`. `bound`: listening sockets by door, which
+    the first process of the server has opened. `certificate`: with its key, of a server in memory."""
+    tls = DoorTls(settings, machine, certificate)
     await tls.check()
     kept.facts.certificate = tls.public_certificate
-    shared = Shared(settings, machine, crowd, tls, kept.runtime.watch, entrances.prepare)
+    shared = Shared(settings, machine, crowd, tls, kept.runtime.watch, entrances.prepare, bound)
     listeners: dict[str, Listener] = {}
     opened.push_async_callback(_close_ports, listeners, kept.runtime)
     listeners["sql"] = await _open_sql_port(
         shared, "sql", settings.sql_port, entrances.sql, at_once=entrances.sql_at_once
     )
-    _keep_control(opened, settings, listeners["sql"].port, kept.control_key, tls)
-    if settings.gateway_port is not None:
+    if bound is None:
+        _keep_control(opened, settings, listeners["sql"].port, kept.control_key, tls)
+    if settings.gateway_port is not None and shared.has("gateway"):
         gateway = DedicatedGateway(entrances.sql)
         listeners["gateway"] = await _open_sql_port(shared, "gateway", settings.gateway_port, gateway)
     for name, opening in (
-        ("table", _open_table_port(shared, entrances.table)),
-        ("mongo", _open_mongo_port(shared, entrances)),
-        ("gremlin", _open_gremlin_port(shared, entrances)),
-        ("management", _open_management_port(shared, entrances.management)),
+        ("table", partial(_open_table_port, shared, entrances.table)),
+        ("mongo", partial(_open_mongo_port, shared, entrances)),
+        ("gremlin", partial(_open_gremlin_port, shared, entrances)),
+        ("management", partial(_open_management_port, shared, entrances.management)),
     ):
-        listener = await opening
+        if not shared.has(name):
+            continue
+        listener = await opening()
         if listener is not None:
             listeners[name] = listener
     for name, port, side in (
         ("health", settings.health_port, HealthPort(entrances.sql)),
         ("portal", settings.portal_port, PortalPort(entrances.sql)),
     ):
-        if port is not None:
+        if port is not None and shared.has(name):
             targets = OPEN_TARGETS | side.open_targets
             listeners[name] = await _open_sql_port(shared, name, port, side, targets)
     kept.facts.connections_max = crowd.connections_max
@@ -212,6 +227,7 @@ async def _open_sql_port(
             clock=shared.machine,
             watch=shared.watch,
             door=door,
+            sockets=shared.sockets(door),
         )
     except Failure as failure:
         failure.message += f" --{door}-port names it; 0 takes any free one."
@@ -266,6 +282,7 @@ async def _open_http_port(shared: Shared, port: int, door: str, entrance: HttpEn
         watch=shared.watch,
         door=door,
         prepare=shared.prepare.get(door),
+        sockets=shared.sockets(door),
     )
 
 
@@ -292,6 +309,7 @@ async def _open_mongo_port(shared: Shared, entrances: Entrances) -> Listener | N
             lambda guest: entrances.mongo(roster, guest),
             tls=tls,
             prepare=shared.prepare.get("mongo"),
+            sockets=shared.sockets("mongo"),
         ),
     )
 
@@ -314,6 +332,7 @@ async def _open_gremlin_port(shared: Shared, entrances: Entrances) -> Listener |
             tls=shared.tls.of("gremlin"),
             plain_refusal=_gremlin_refusal() if roster.requires_tls else b"",
             prepare=shared.prepare.get("gremlin"),
+            sockets=shared.sockets("gremlin"),
         ),
     )
 

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 from armillary import work
 from armillary.account.account import Account
 from armillary.clock import Clock, MovableClock, SystemClock
+from armillary.errors import Failure
 from armillary.net.connection_limits import Crowd
 from armillary.net.listen import Listener
 from armillary.storage import file_descriptors
@@ -94,16 +95,34 @@ async def _serve(
         )
     else:
         async with AsyncExitStack() as opened:
-            doors, listeners = await open_server(opened, settings, machine, clock, crowd, hidden, runtime)
+            failed: asyncio.Future[Failure] | None = None
+            if settings.processes > 1:
+                from armillary.tools.serving.processes.first_process import open_divided_server  # likewise
+
+                doors, listeners, others = await open_divided_server(opened, settings, machine, crowd, hidden, runtime)
+                failed = others.failed
+            else:
+                doors, listeners = await open_server(opened, settings, machine, clock, crowd, hidden, runtime)
             announce(settings, listeners)
             greet(settings, listeners, doors.credentials.owners[0], shows_strings)
             supervision.tell(supervision.READY)
             runtime.start()
             opened.push_async_callback(runtime.stop)
             with _full_collections_in_pauses():
-                await stopping.wait()
+                await _until(stopping, failed)
             supervision.tell(supervision.STOPPING)
             log.info("stopping")
+
+
+async def _until(stopping: asyncio.Event, failed: asyncio.Future[Failure] | None) -> None:
+    """Raises the Failure for which the server cannot go on."""
+    if failed is None:
+        await stopping.wait()
+        return
+    failed.add_done_callback(lambda _: stopping.set())
+    await stopping.wait()
+    if failed.done():
+        raise failed.result()
 
 
 async def open_server(

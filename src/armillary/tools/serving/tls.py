@@ -33,11 +33,12 @@ _CONTROLLED: Final = ("sql", "management", "portal")  # the ports on which contr
 
 
 class DoorTls:
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, in_memory: tuple[bytes, bytes] | None = None) -> None:
+        """`in_memory`: certificate and key that another process of a server without a directory has made."""
         self._settings = settings
         self._clock = clock
         self._loaded: dict[str, ssl.SSLContext] = {}
-        self._in_memory: tuple[bytes, bytes] | None = None  # certificate and key of a server without a directory
+        self._in_memory = in_memory  # certificate and key of a server without a directory
         self._making = Lock()  # contexts are made in threads
 
     async def check(self) -> None:
@@ -68,6 +69,17 @@ class DoorTls:
             return self._made_in_memory()[0]
         with self._making:
             return public_part(ensure_certificate(settings.directory, settings.named_hosts, clock=self._clock)[0])
+
+    def shared_certificate(self) -> tuple[bytes, bytes] | None:
+        """Makes the development certificate, if there is to be one, before other processes look for it. Returns it with
+        its key where it is in no file."""
+        settings = self._settings
+        if settings.tls_certificate is not None:
+            return None
+        if settings.is_in_memory:
+            return self._made_in_memory()
+        self.public_certificate()
+        return None
 
     def _made_in_memory(self) -> tuple[bytes, bytes]:
         """The same for all doors, so that clients need to trust one certificate."""

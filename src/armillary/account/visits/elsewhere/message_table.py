@@ -56,6 +56,11 @@ CLASSES: Final = {
     "release-lock": f"{_PROCESSES}.catalog_questions:ReleaseLock",
     "drop-store": f"{_PROCESSES}.partition_questions:DropStore",
     "restate-partition": f"{_PROCESSES}.partition_questions:RestatePartition",
+    "process-ready": f"{_PROCESSES}.process_questions:ProcessReady",
+    "stop-listening": f"{_PROCESSES}.process_questions:StopListening",
+    "end-process": f"{_PROCESSES}.process_questions:EndProcess",
+    "answer-request": "armillary.tools.serving.processes.forwarded_requests:AnswerRequest",
+    "request-answered": "armillary.tools.serving.processes.forwarded_requests:Answered",
     # Recipes of selections.
     "items-recipe": "armillary.query.recipes:ItemsRecipe",
     "partial-recipe": "armillary.query.recipes:PartialRecipe",

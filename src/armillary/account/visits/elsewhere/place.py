@@ -84,7 +84,7 @@ class Place(Protocol):
     def new_write_id(self) -> bytes: ...
 
     async def ask(self, question: Question, *, limit_s: float) -> Any:
-        """The answer. Raises Lost; Unreached; a Failure of the question's, or UNAVAILABLE where too much is asked of the place at
+        """The answer. Raises Lost; Unreached; a Failure of the question's, or UNAVAILABLE where too much is asked at
         once; and TimeoutError if there is no answer by then."""
 
     def tell(self, message: Told) -> None: ...
