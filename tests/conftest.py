@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.limits import WithLimits
 from support.portions import Amount
-from support.process import ServerProcess
+from support.process import SETTINGS, ServerProcess
 
 pytest_plugins = ["support.compatibility"]
 
@@ -68,6 +68,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="have the partitions of every account that a test opens in another place, all or by turns",
     )
     parser.addoption(
+        "--processes",
+        type=int,
+        default=1,
+        help="how many processes the servers of the tests have, unless a test gives another number",
+    )
+    parser.addoption(
         "--renew-snapshots", action="store_true", help="write the captures of terminals anew: tests/control/snapshots"
     )
 
@@ -75,6 +81,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):  # one of several processes: the seed that was printed is for all
         config.option.seed = config.workerinput["seed"]
+    if config.option.processes > 1:
+        SETTINGS[:] = ["--processes", str(config.option.processes)]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -25,6 +25,7 @@ from armillary.tools.cli import main
 
 KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 READY_S = STOP_S = 90.0  # of a machine that has other work too
+SETTINGS: list[str] = []  # of every server that is not started with others of the same name (pytest --processes)
 
 
 def run_armillary(
@@ -122,6 +123,8 @@ class ServerProcess:
         place = ["--memory"] if directory is None else ["--data", str(directory)]
         handle, log = tempfile.mkstemp(prefix="armillary-test-", suffix=".log")
         port = [] if "--sql-port" in arguments else ["--sql-port", "0"]
+        if not {*SETTINGS[:1], "--cluster"} & {*arguments}:
+            arguments = (*arguments, *SETTINGS)
         process: subprocess.Popen[str] | Forked
         with os.fdopen(handle, "w") as errors:
             if program is None:
