@@ -20,7 +20,7 @@ from armillary.errors import Failure, Kind
 _LENGTH: Final = struct.Struct(">I")
 _HELLO: Final = struct.Struct(">16sB8s")
 _MAGIC: Final = b"armillary place1"
-_FRAME_BYTES_MAX: Final = limits.MESSAGE_BYTES_MAX + 64
+_FRAME_HEAD_BYTES_MAX: Final = 64
 
 
 class ProcessConnection(asyncio.Protocol):
@@ -63,7 +63,7 @@ class ProcessConnection(asyncio.Protocol):
             return
         while size - at >= _LENGTH.size:
             [length] = _LENGTH.unpack_from(data, at)
-            if length > _FRAME_BYTES_MAX:
+            if length > limits.MESSAGE_BYTES_MAX + _FRAME_HEAD_BYTES_MAX:
                 self.end()
                 return
             end = at + _LENGTH.size + length

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from armillary import limits
-from armillary.cluster_limits import PROCESSES_MAX
 from armillary.tools import parsing
 from armillary.tools.exposure import WELL_KNOWN_KEY, Exposure
 from armillary.tools.options import (
@@ -393,14 +392,6 @@ class Settings(OperatingSettings, Exposure):
     )
     is_in_memory: bool = setting(
         "memory", False, **TRUTH, meaning="Keep all data in memory; nothing is written to disk."
-    )
-    processes: int = setting(
-        "processes",
-        1,
-        parsing.process_count,
-        f"a whole number from 1 to {PROCESSES_MAX}, or auto",
-        "How many processes serve the account, each with a part of the partitions: one uses one core. auto: as many as "
-        "there are cores. What differs then: docs/processes.md.",
     )
     cluster: str | None = setting(
         "cluster",

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from armillary.account.catalog import garbage_stores
 from armillary.account.catalog.allocation import (
     UNFINISHED,
     NewStore,
@@ -22,7 +23,6 @@ from armillary.account.catalog.allocation import (
     count,
     new_rid,
     new_store_number,
-    place_of_store,
     store_key,
 )
 from armillary.account.catalog.catalog_events import Tell, report_changes
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 CATALOG_STORE = 0
 SECRET = "secret"  # the setting whose value signs tokens; made once for each account
-_RECORDS, _GARBAGE, _SETTINGS = b"r", b"g", b"s"
+_RECORDS, _SETTINGS = b"r", b"s"
 _LEFT_LSN = b"left-lsn"
 
 Reserved = TypeVar("Reserved")
@@ -241,7 +241,7 @@ class Catalog:
                 for number in finished:
                     txn.delete(store_key(UNFINISHED, number))
                 for number in garbage:
-                    txn.put(store_key(_GARBAGE, number), b"")
+                    garbage_stores.mark(txn, number)
                 return list(added)
 
             async def enter(made: list[Record]) -> None:
@@ -263,7 +263,7 @@ class Catalog:
             numbers = [int.from_bytes(key[1:], "big") for key, _ in txn.scan(UNFINISHED, _after(UNFINISHED))]
             for number in numbers if stores is None else stores:
                 txn.delete(store_key(UNFINISHED, number))
-                txn.put(store_key(_GARBAGE, number), b"")
+                garbage_stores.mark(txn, number)
 
         has_any = await self._store.read(lambda view: any(True for _ in view.scan(UNFINISHED, _after(UNFINISHED))))
         if has_any:
@@ -359,7 +359,7 @@ class Catalog:
                 changed = replace(present, state=change(present.state, partial(new_store_number, txn)))
                 txn.put(_record_key(changed), changed.pack())
                 for number in garbage:
-                    txn.put(store_key(_GARBAGE, number), b"")
+                    garbage_stores.mark(txn, number)
                 return [changed]
 
             async def enter(made: list[Record]) -> None:
@@ -405,7 +405,7 @@ class Catalog:
                 for each in doomed:
                     txn.delete(_record_key(each))
                     for number in each.stores:
-                        txn.put(store_key(_GARBAGE, number), b"")
+                        garbage_stores.mark(txn, number)
                 return []
 
             async def forget(_: list[Record]) -> None:
@@ -483,16 +483,7 @@ class Catalog:
 
     async def collect_garbage(self) -> None:
         """Empty the stores that were marked as garbage; resumed at the next start after a crash."""
-        marks = await self._store.read(lambda view: [key for key, _ in view.scan(_GARBAGE, _after(_GARBAGE))])
-        for mark in marks:
-            number = int.from_bytes(mark[1:], "big")
-            try:
-                await self._engine.drop(number)
-            except Failure:
-                if place_of_store(number) == 0:
-                    raise
-                continue  # its process is not there: it is emptied when this is called the next time
-            await self._store.write(lambda txn, key=mark: txn.delete(key), is_freeing=True)  # type: ignore[misc]
+        await garbage_stores.collect(self._store, self._engine)
 
 
 def _entries(removed: Sequence[Record], added: Sequence[Record]) -> dict[bytes, bytes | None]:

@@ -1,4 +1,4 @@
-"""Settings of how a server is operated: logs, traces, the disk's reserve, read-only mode, and how long a stop waits.
+"""Settings of how a server is operated: its processes, logs, traces, the reserve of the disk, read-only mode, its stop.
 
 They are part of the table in `settings.py`. Those in `RELOADED` take effect on SIGHUP, without a restart.
 """
@@ -8,12 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from armillary.cluster_limits import PROCESSES_MAX
 from armillary.tools import parsing
 from armillary.tools.options import TRUTH, choice, setting, size_or_zero, whole_number
 
 
 @dataclass(frozen=True, slots=True)
 class OperatingSettings:
+    processes: int = setting(
+        "processes",
+        1,
+        parsing.process_count,
+        f"a whole number from 1 to {PROCESSES_MAX}, or auto",
+        "How many processes serve the account, each with a part of the partitions: one uses one core. auto: as many as "
+        "there are cores. What differs then: docs/processes.md.",
+    )
     is_read_only: bool = setting(
         "read-only",
         False,
