@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from armillary.errors import Failure
 from armillary.processes.catalog_replica import BEHIND, CatalogReplica, Change
@@ -19,11 +20,19 @@ from armillary.storage.overlay import Pair
 log = logging.getLogger(__name__)
 
 LEFT_LSN = b"left-lsn"
+FIRST = 0  # the process that has the catalog, and answers for all of them where one must
 NO_PLACE = -1
 _END = b"\xff" * 16
 # Has every process but the one that made it take over a change, which may be told late that it took place. Returns the
 # highest lsn of the containers that left.
 Spread = Callable[[Change, int, bool], Awaitable[int]]
+
+
+class Committed(NamedTuple):
+    version: int  # of the catalog, after the change; BEHIND: another change came first, and nothing was done
+    # What the owner has written after the change. The process that made the change takes it over with the answer, and
+    # is not asked to: it cannot take over what follows a change before it knows that the change was stored.
+    further: dict[bytes, bytes | None]
 
 
 class CatalogOwner:
@@ -41,34 +50,37 @@ class CatalogOwner:
         replica.load(1, await stored.read(_all))
         return cls(stored, replica)
 
-    async def commit(self, origin: int, change: Change, is_freeing: bool) -> int:
-        """Store a change of a process. The version after it, or BEHIND."""
+    async def commit(self, origin: int, change: Change, is_freeing: bool) -> Committed:
+        """Store a change of a process."""
         async with self.changing:
             if self._unknown is not None:
                 await self._find_out(is_freeing)
             if change.version != self.replica.version:
-                return BEHIND
+                return Committed(BEHIND, {})
             if change.is_empty:
                 await self._stored.write(lambda txn: None, is_freeing=is_freeing)
-                return change.version
+                return Committed(change.version, {})
             try:
                 await self._stored.write(change.apply, is_freeing=is_freeing)
             except Failure:
                 self._unknown = origin, change
                 raise
-            await self._taken_over(origin, change, is_late=False)
-            return self.replica.version
+            further = await self._taken_over(origin, change, is_late=False)
+            return Committed(self.replica.version, further)
 
-    async def _taken_over(self, origin: int, change: Change, *, is_late: bool) -> None:
+    async def _taken_over(self, origin: int, change: Change, *, is_late: bool) -> dict[bytes, bytes | None]:
+        """Returns what was written besides."""
         self.replica.take(change)
         lsn = await self.spread(change, origin, is_late)
         stored = await self.replica.read(lambda view: view.get(LEFT_LSN))
-        if lsn > int.from_bytes(stored or b"", "big"):
-            # What other processes have written to a deleted container: new containers go on from there.
-            further = Change(self.replica.version, {LEFT_LSN: lsn.to_bytes(8, "big")})
-            await self._stored.write(further.apply, is_freeing=True)
-            self.replica.take(further)
-            await self.spread(further, NO_PLACE, False)
+        if lsn <= int.from_bytes(stored or b"", "big"):
+            return {}
+        # What other processes have written to a deleted container: new containers go on from there.
+        further = Change(self.replica.version, {LEFT_LSN: lsn.to_bytes(8, "big")})
+        await self._stored.write(further.apply, is_freeing=True)
+        self.replica.take(further)
+        await self.spread(further, NO_PLACE if is_late or origin == FIRST else origin, False)
+        return further.writes
 
     async def _find_out(self, is_freeing: bool) -> None:
         """Raises while storage cannot be read."""

@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
 from armillary.errors import Failure, Kind
-from armillary.processes.catalog_owner import CatalogOwner
+from armillary.processes.catalog_owner import CatalogOwner, Committed
 from armillary.processes.catalog_replica import Change
 from armillary.processes.shared_locks import LockTable, Token
 
@@ -56,7 +56,7 @@ class CommitChange(Question):
     def write_id(self) -> bytes | None:
         return self.id
 
-    async def answer(self, here: LocalPlace) -> int:
+    async def answer(self, here: LocalPlace) -> Committed:
         change = Change(self.version, self.writes, self.cleared)
         return await owner_of(here).commit(self.origin, change, self.is_freeing)
 

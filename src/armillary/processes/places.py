@@ -15,15 +15,13 @@ from armillary.account.visits.elsewhere.place import LocalPlace, Lost, Question,
 from armillary.account.visits.elsewhere.remembered_answers import RememberedAnswers, WriteIds
 from armillary.clock import Clock
 from armillary.errors import Failure
-from armillary.processes.catalog_owner import CatalogOwner
+from armillary.processes.catalog_owner import FIRST, CatalogOwner, Committed
 from armillary.processes.catalog_questions import AdoptChange, CommitChange, LoadCatalog, ReleaseLock, TakeLock
 from armillary.processes.catalog_replica import CatalogReplica, Change
 from armillary.processes.partition_questions import DropStore
 from armillary.processes.shared_locks import LockTable, SharedLock, Token
 
 log = logging.getLogger(__name__)
-
-FIRST = 0  # the process that has the catalog, and answers for all of them where one must
 
 
 class _Adopting(Protocol):
@@ -136,15 +134,18 @@ class ProcessHere(LocalPlace):
 
     async def _commit(self, change: Change, is_freeing: bool) -> int:
         if self.owner is not None:
-            return await self.owner.commit(self.number, change, is_freeing)
+            return (await self.owner.commit(self.number, change, is_freeing)).version
         first = self.places.first
         question = CommitChange(
             self.number, first.new_write_id(), change.version, change.writes, change.cleared, is_freeing
         )
-        version: int = await ask_once(first, question, limits.CATALOG_SECONDS_MAX)
-        if version > change.version:
+        committed: Committed = await ask_once(first, question, limits.CATALOG_SECONDS_MAX)
+        if committed.version > change.version:
             self.replica.take(change)
-        return version
+            if committed.further:
+                self.replica.take(Change(self.replica.version, committed.further))
+                self.account.catalog.adopt(committed.further)
+        return committed.version
 
     async def adopt(self, change: Change, *, is_own: bool) -> int:
         """Take over a change of the catalog, after all before it."""

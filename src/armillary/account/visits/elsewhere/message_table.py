@@ -50,6 +50,7 @@ CLASSES: Final = {
     # Processes of one server.
     "catalog-state": f"{_PROCESSES}.catalog_questions:CatalogState",
     "load-catalog": f"{_PROCESSES}.catalog_questions:LoadCatalog",
+    "committed": f"{_PROCESSES}.catalog_owner:Committed",
     "commit-change": f"{_PROCESSES}.catalog_questions:CommitChange",
     "adopt-change": f"{_PROCESSES}.catalog_questions:AdoptChange",
     "take-lock": f"{_PROCESSES}.catalog_questions:TakeLock",

@@ -11,11 +11,11 @@ from armillary.account.catalog.catalog import CATALOG_STORE
 from armillary.clock import Clock
 from armillary.net.connection_limits import Crowd
 from armillary.net.listen import Listener
-from armillary.processes.catalog_owner import CatalogOwner
+from armillary.processes.catalog_owner import FIRST, CatalogOwner
 from armillary.processes.catalog_replica import CatalogReplica
 from armillary.processes.divided_account import DividedAccount
 from armillary.processes.divided_engine import DividedEngine
-from armillary.processes.places import FIRST, Places
+from armillary.processes.places import Places
 from armillary.processes.shared_locks import LockTable
 from armillary.tools.serving.doors import Doors, Kept, account_settings, control_key_of, make_doors
 from armillary.tools.serving.ports import entrances_of, open_ports
