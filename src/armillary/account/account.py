@@ -15,7 +15,7 @@ from typing import Protocol
 
 from armillary import limits
 from armillary.account.captures.captures import Captures
-from armillary.account.catalog.allocation import NewStore
+from armillary.account.catalog.allocation import NewStore, place_of_store
 from armillary.account.catalog.catalog import SECRET
 from armillary.account.catalog.container_rules import new_rules
 from armillary.account.catalog.container_state import ContainerState, stored_change
@@ -86,6 +86,7 @@ class Account(Registry):
         self.secret = await self.catalog.setting(SECRET, lambda: clock.random_bytes(32))
         await self.database_users.open()
         self._check_capacity()
+        self._check_places()
         await self._note_profile()
         await self.history.open()
         await self.captures.open(lambda rid: self.catalog.get(ResourceType.CONTAINER, rid) is not None)
@@ -154,6 +155,17 @@ class Account(Registry):
                 "This data directory is of a serverless account: nothing is provisioned for its containers. Serve it "
                 "with --serverless."
             )
+
+    def _check_places(self) -> None:
+        """Partitions that cannot be reached would seem to be empty."""
+        for record in self.catalog.of_type(ResourceType.CONTAINER):
+            for store in record.stores:
+                if not self.reaches(place_of_store(store)):
+                    raise Failure(
+                        Kind.CORRUPT,
+                        f"Process {place_of_store(store)} holds a partition of the container '{record.name}', and its "
+                        "data is not there. Restore the whole data directory, with all in its folder 'processes'.",
+                    )
 
     async def _note_profile(self) -> None:
         """Say when a data directory comes under another profile. Nothing that is stored depends on it."""

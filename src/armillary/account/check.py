@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from itertools import pairwise
 
+from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.catalog import Catalog
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
@@ -29,6 +30,7 @@ async def check_account(engine: Engine, clock: Clock) -> AsyncIterator[str]:
             yield f"container {record.name} has no database"
             continue
         what = f"{database.name}/{record.name}"
+        is_divided = any(place_of_store(store) for store in record.stores)
         try:
             container = Container(record, database, engine, clock, LOGICAL_PARTITION_BYTES_MAX)
         except (Failure, AssertionError, KeyError, ValueError) as error:
@@ -40,7 +42,8 @@ async def check_account(engine: Engine, clock: Clock) -> AsyncIterator[str]:
                 return list(check_partition(view, container.schema, key_range))
 
             for problem in await partition.read(problems):
-                yield f"{what}, range {partition.range.id}: {problem}"
+                at = f" in process {place_of_store(partition.range.store)}" if is_divided else ""
+                yield f"{what}, range {partition.range.id}{at}: {problem}"
 
 
 def _check_catalog(catalog: Catalog) -> list[str]:

@@ -89,6 +89,10 @@ class Registry:
         """Whether this process decides about splits, merges and changes of policy: one of them does."""
         return self.place == 0
 
+    def reaches(self, place: int) -> bool:
+        """Whether the partitions that the process with this number holds can be used."""
+        return place == self.place
+
     def holds(self, store: int) -> bool:
         """Whether a store is in the engine of this process."""
         return self.stand_ins is None or place_of_store(store) == self.place

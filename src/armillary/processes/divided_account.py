@@ -60,6 +60,9 @@ class DividedAccount(Account):
         self._begin_upkeep()
         self.begin_history()
 
+    def reaches(self, place: int) -> bool:
+        return place == self.place or place in self.here.places.others
+
     def _adopt_secret(self, stored: bytes | None) -> None:
         assert stored is not None, "the first process makes it before it starts others"
         self.secret = stored

@@ -10,6 +10,7 @@ from typing import Any
 
 from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.catalog import CATALOG_STORE
+from armillary.errors import Failure, Kind
 from armillary.processes.catalog_replica import CatalogReplica
 from armillary.storage.engine import Engine, Store
 from armillary.storage.operating.storage_figures import StorageFigures
@@ -39,7 +40,10 @@ class DividedEngine:
             await self.drop_elsewhere(place, number)
 
     async def checkpoint(self) -> Path:
-        return await self.own.checkpoint()
+        raise Failure(
+            Kind.UNSUPPORTED,
+            "A server with several processes is not backed up while it runs. Stop it, and back up its data directory.",
+        )
 
     async def drop_checkpoint(self, name: str) -> None:
         await self.own.drop_checkpoint(name)

@@ -10,6 +10,7 @@ database files inside are left to the engine.
     incoming/      the engine's files of another node, as far as they have arrived; kept at opening
     before-upgrade/  the state before an upgrade of the format (`operating/format_upgrade.py`)
     rocks.former/  the engine's files that arrived ones take the place of, while they do
+    processes/K/   where the server has several processes: the data directory of each but the first, which has this one
 
 Other modules keep small private files here (`write_private`): the development certificate and its key, and what the
 control commands need to find the server.
@@ -24,7 +25,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from armillary.errors import Failure, Kind
 from armillary.limits import FREE_DISK_BYTES_MAX, FREE_DISK_BYTES_MIN, FREE_DISK_SHARE
@@ -42,8 +43,12 @@ FORMATS_READ: Final = (2, FORMAT_VERSION)
 _FORMAT, _FORMAT_NEW, _LOCK, _ENGINE, _LOAD = "FORMAT", "FORMAT.new", "LOCK", "rocks", "load"
 _CHECKPOINTS: Final = "checkpoints"
 _INCOMING, _FORMER = "incoming", "rocks.former"
+_PROCESSES: Final = "processes"
 _PRODUCT: Final = "armillary"
 _log = logging.getLogger(__name__)
+
+# Whose directory it is: of a server with one process, of the first of several, or of another one of these.
+Owner = Literal["single", "first", "further"]
 
 
 class DataDirectory:
@@ -57,12 +62,21 @@ class DataDirectory:
         self.incoming_path: Final = path / _INCOMING
 
     @classmethod
-    def claim(cls, path: Path, permissions: Permissions = "private", *, is_upgrading: bool = True) -> Self:
+    def claim(
+        cls,
+        path: Path,
+        permissions: Permissions = "private",
+        *,
+        is_upgrading: bool = True,
+        owner: Owner = "single",
+    ) -> Self:
         """Create or lock the directory, or refuse with a Failure that says what to do. `is_upgrading`: an older format
-        is replaced by the newest."""
+        is replaced by the newest. `owner`: a directory with partitions of other processes, or in that of another, is
+        refused unless it is claimed as one: alone it would seem to have lost them."""
         try:
             if path.exists():
                 _refuse_strange(path)  # before its permissions are narrowed
+                _refuse_divided(path, owner)
             claim_directory(path, "data directory", permissions)
             _refuse_strange(path)
             lock = _take_lock(path / _LOCK)
@@ -182,6 +196,37 @@ def _refuse_strange(path: Path) -> None:
             Kind.BAD_REQUEST,
             "The data directory is not empty and was not made by Armillary; nothing in it was touched. "
             "Name an empty or new directory.",
+        )
+
+
+def process_directory(path: Path, number: int) -> Path:
+    """The data directory of a process but the first, in that of the first."""
+    return path / _PROCESSES / str(number)
+
+
+def process_directories(path: Path) -> dict[int, Path]:
+    """Those that there are, by the numbers of the processes."""
+    try:
+        found = [each for each in (path / _PROCESSES).iterdir() if each.name.isascii() and each.name.isdigit()]
+    except OSError:
+        return {}
+    return {int(each.name): each for each in sorted(found, key=lambda each: int(each.name))}
+
+
+def _refuse_divided(path: Path, owner: Owner) -> None:
+    numbers = process_directories(path)
+    if numbers and owner == "single":
+        raise Failure(
+            Kind.BAD_REQUEST,
+            f"The data directory holds the partitions of {max(numbers) + 1} processes. "
+            f"Serve it with --processes {max(numbers) + 1}.",
+        )
+    resolved = path.resolve()
+    if owner != "further" and resolved.parent.name == _PROCESSES and (resolved.parent.parent / _FORMAT).exists():
+        raise Failure(
+            Kind.BAD_REQUEST,
+            "The directory is of one process of a server with several, in the server's data directory. Name the data "
+            "directory itself.",
         )
 
 

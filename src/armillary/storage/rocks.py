@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, Self
 from armillary import limits, work
 from armillary.clock import Clock, SystemClock
 from armillary.errors import Failure, Kind
-from armillary.storage.directory import DataDirectory
+from armillary.storage.directory import DataDirectory, Owner
 from armillary.storage.disk_errors import Answer, again, closed, no_room, refuse, set_error, translated, unknown_outcome
 from armillary.storage.engine import Quick, Receiver, T, Txn
 from armillary.storage.operating.storage_figures import StorageFigures, figures_of
@@ -114,11 +114,12 @@ class RocksEngine:
         clock: Clock | None = None,
         permissions: Permissions = "private",
         has_statistics: bool = False,
+        owner: Owner = "single",
     ) -> Self:
         """`full`: acknowledged writes are synced. `relaxed`: they survive a crash of the process, not of the
         machine."""
         assert durability in ("full", "relaxed")
-        directory = DataDirectory.claim(Path(path), permissions)
+        directory = DataDirectory.claim(Path(path), permissions, owner=owner)
         try:
             database = _open(directory, has_statistics)
             if database.get(POSITION_KEY) is not None:

@@ -103,6 +103,8 @@ class RocksStore:
         self._engine.deliver(self._prefix, fn, receiver, quick)
 
     async def write_together(self, parts: Sequence[tuple[Self, Callable[[Txn], T]]]) -> list[T]:
+        assert all(store._engine is self._engine for store, _ in parts), "a transaction is of one engine"
+
         def run(txn: Txn) -> list[T]:
             assert isinstance(txn, OverlayTxn)
             return [fn(txn.at(store._prefix)) for store, fn in parts]

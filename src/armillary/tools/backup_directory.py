@@ -31,7 +31,10 @@ from armillary.errors import Failure, Kind, bad_request
 from armillary.storage.private import Permissions, claim_directory, make_directory, open_file, read_regular
 
 _FORMAT: Final = "FORMAT"  # of a data directory
-_is_path = re.compile(r"FORMAT|rocks/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}", re.ASCII).fullmatch
+# In the data directory, and in those of further processes inside of it.
+_is_path = re.compile(
+    r"(?:processes/[1-9][0-9]{0,3}/)?(?:FORMAT|rocks/[A-Za-z0-9_-][A-Za-z0-9._-]{0,199})", re.ASCII
+).fullmatch
 _is_digest = re.compile(r"[0-9a-f]{64}", re.ASCII).fullmatch
 _is_moment = re.compile(r"[0-9T:.+-]{1,40}Z?", re.ASCII).fullmatch
 _is_unfinished = re.compile(r"\.[A-Za-z0-9_]{1,40}", re.ASCII).fullmatch  # a copy that was interrupted
@@ -199,8 +202,9 @@ class BackupDirectory:
             raise
 
     def _restore(self, backup: Backup, target: Path) -> None:
-        # FORMAT, which makes it a data directory, comes last: an incomplete one cannot be served.
-        for entry in sorted(backup.entries, key=lambda each: each.path == _FORMAT):
+        # FORMAT, which makes it a data directory, comes last: an incomplete one cannot be served. That of the whole is
+        # after those of further processes.
+        for entry in sorted(backup.entries, key=lambda each: (each.path == _FORMAT, each.path.endswith(_FORMAT))):
             file = _place(target, entry)
             if self._copy(entry, file) != entry.digest:
                 raise Failure(Kind.CORRUPT, f"{entry.path} is not what was backed up. Verify the other backups.")
@@ -258,7 +262,7 @@ def _place(directory: Path, entry: Entry) -> Path:
     """Where a file of a backup goes in a data directory; the directory around it is made."""
     file = directory / entry.path
     if file.parent != directory:
-        make_directory(file.parent)
+        make_directory(file.parent, parents=True)
     return file
 
 

@@ -1,6 +1,6 @@
-"""`armillary check DIR`: opens a data directory, a single server's or a replica's, has its account verify itself, and
-prints what is wrong; it writes nothing. With `--repair` items that lie in another partition than their key says are
-moved first, which a replica refuses: its leader repairs.
+"""`armillary check DIR`: opens a data directory, a server's with all its processes or a replica's, has its account
+verify itself, and prints what is wrong; it writes nothing. With `--repair` items that lie in another partition than
+their key says are moved first, which a replica refuses: its leader repairs.
 
 The invariants are in `account/check.py` and `partition/check.py`, the repair in `account/misplaced_items.py`.
 """
@@ -20,8 +20,8 @@ from armillary.account.check import check_account
 from armillary.account.misplaced_items import drop_versions, find_misplaced, move, partitions_with_stray_versions
 from armillary.clock import SystemClock
 from armillary.errors import bad_request
+from armillary.processes.undivided_engine import open_whole
 from armillary.storage.private import Permissions, open_file
-from armillary.storage.replication.stopped_replica import open_stopped
 from armillary.storage.rocks import RocksEngine
 
 
@@ -50,7 +50,7 @@ async def problems_in(
 ) -> list[str]:
     """What is wrong, told as it is found."""
     clock = SystemClock()
-    engine = await open_stopped(directory, clock, permissions)
+    engine = await open_whole(directory, clock, permissions)
     try:
         problems = []
         async for problem in check_account(engine, clock):

@@ -14,6 +14,8 @@ from armillary.account.registry import AccountSettings
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType
+from armillary.processes.undivided_engine import UndividedAccount, UndividedEngine
+from armillary.storage.directory import process_directories
 from armillary.storage.private import Permissions
 from armillary.storage.rocks import RocksEngine
 from armillary.tools.check import refuse_missing
@@ -55,7 +57,9 @@ class Place:
             )
         return None
 
-    async def open_engine(self) -> RocksEngine:
+    async def open_engine(self) -> RocksEngine | UndividedEngine:
+        if process_directories(self.directory):
+            return await UndividedEngine.open(self.directory, SystemClock(), self.permissions)
         return await RocksEngine.open(self.directory, permissions=self.permissions)
 
     @asynccontextmanager
@@ -68,7 +72,8 @@ class Place:
             await catalog.open()
             has_offers = bool(catalog.of_type(ResourceType.OFFER))
             is_serverless = not has_offers and bool(catalog.of_type(ResourceType.CONTAINER))
-            account = await Account.open(engine, clock, AccountSettings(is_serverless=is_serverless))
+            made = UndividedAccount if isinstance(engine, UndividedEngine) else Account
+            account = await made.open(engine, clock, AccountSettings(is_serverless=is_serverless))
             try:
                 yield account
             finally:

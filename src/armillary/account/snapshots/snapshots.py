@@ -55,6 +55,12 @@ async def take(registry: Registry, scope: tuple[str, ...], name: str = "") -> Sn
         # Pinning does not wait unless storage fails, so all partitions are pinned at one moment.
         for record in snapshot.containers:
             for each in record.container_state.ranges:
+                if not registry.holds(each.store):
+                    raise Failure(
+                        Kind.UNSUPPORTED,
+                        f"Other processes of the server hold partitions of '{record.name}': snapshots of them are not "
+                        "taken while it runs. Stop it, and name its data directory.",
+                    )
                 snapshot.views[each.store] = await registry.engine.store(each.store).pin()
     except BaseException:
         snapshot.release()

@@ -10,7 +10,7 @@ from typing import Self
 
 from armillary.clock import Clock
 from armillary.errors import bad_request
-from armillary.storage.directory import DataDirectory
+from armillary.storage.directory import DataDirectory, Owner
 from armillary.storage.disk_errors import translated
 from armillary.storage.overlay import Layer
 from armillary.storage.private import Permissions
@@ -40,7 +40,7 @@ class StoppedDirectory:
         self._database = database
 
     @classmethod
-    def open(cls, path: Path, permissions: Permissions = "private") -> Self:
+    def open(cls, path: Path, permissions: Permissions = "private", owner: Owner = "single") -> Self:
         """Opening would create a missing one, so that is refused."""
         try:
             is_there = path.is_dir() and any(path.iterdir())
@@ -48,7 +48,7 @@ class StoppedDirectory:
             raise bad_request(f"The data directory at {path} cannot be read: {error.strerror}.") from None
         if not is_there:
             raise bad_request(f"There is no data directory at {path}.")
-        directory = DataDirectory.claim(path, permissions)
+        directory = DataDirectory.claim(path, permissions, owner=owner)
         try:
             return cls(directory, Database(directory.engine_path))
         except BaseException as error:

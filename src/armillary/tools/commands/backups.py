@@ -16,7 +16,9 @@ from typing import Any
 
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
-from armillary.storage.replication.stopped_replica import StoppedDirectory, open_stopped
+from armillary.processes.undivided_engine import open_whole
+from armillary.storage.directory import process_directories
+from armillary.storage.replication.stopped_replica import StoppedDirectory
 from armillary.tools.backup_directory import Backup, BackupDirectory
 from armillary.tools.check import problems_in, refuse_missing
 from armillary.tools.place import Place
@@ -71,14 +73,16 @@ def restore(place: Place, screen: Screen, arguments: dict[str, Any]) -> int:
     backup = directory.find(arguments.get("number"))
     target = Path(arguments["to"])
     directory.restore(backup, target, place.permissions)
-    with StoppedDirectory.open(target, place.permissions) as restored:
+    with StoppedDirectory.open(target, place.permissions, owner="first") as restored:
         position = restored.position
     if screen.is_json:
         replica = {"replicaAtRow": position.place.seq} if position is not None else {}
         screen.content({"number": backup.number, "data": str(target), **replica})
     elif position is None:
+        processes = f" --processes {1 + max(numbers)}" if (numbers := process_directories(target)) else ""
         screen.say(
-            f"Restored backup {backup.number} of {backup.taken}. Serve it with `armillary serve --data {target}`."
+            f"Restored backup {backup.number} of {backup.taken}. "
+            f"Serve it with `armillary serve --data {target}{processes}`."
         )
     else:
         screen.say(
@@ -127,7 +131,7 @@ def _checkpoint(place: Place) -> Iterator[Path]:
 
 async def _checkpoint_here(place: Place) -> Path:
     refuse_missing(place.directory)
-    engine = await open_stopped(place.directory, SystemClock(), place.permissions)
+    engine = await open_whole(place.directory, SystemClock(), place.permissions)
     try:
         return await engine.checkpoint()
     finally:

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from armillary.account.registry import AccountSettings
 from armillary.clock import Clock
+from armillary.errors import Failure, Kind, bad_request
+from armillary.storage.directory import Owner, process_directories
 from armillary.storage.engine import Engine
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
 from armillary.tools.serving.doors import account_settings
 from armillary.tools.settings import Settings
 
-PROCESSES_DIRECTORY: Final = "processes"  # in the data directory, which is the first process's
+
+def refuse_fewer(settings: Settings) -> None:
+    """Partitions of a process that is not started would be lost to clients."""
+    count = 1 + max(process_directories(settings.directory), default=0)
+    if settings.processes < count:
+        raise bad_request(
+            f"The data directory holds the partitions of {count} processes, and --processes is {settings.processes}. "
+            f"Serve it with --processes {count}."
+        )
 
 
-def process_directory(directory: Path, number: int) -> Path:
-    """The data directory of a process but the first."""
-    return directory / PROCESSES_DIRECTORY / str(number)
+def refuse_lost(settings: Settings, places: Iterable[int]) -> None:
+    """`places`: the processes that have partitions. Without its directory one would start anew, and they would seem to
+    be empty."""
+    lost = sorted({*places} - {0} - process_directories(settings.directory).keys())
+    if lost:
+        raise Failure(
+            Kind.CORRUPT,
+            f"Process {lost[0]} holds partitions, and its data is not there. Restore the whole data directory, with "
+            "all in its folder 'processes'.",
+        )
 
 
 def further_settings(settings: Settings) -> AccountSettings:
@@ -27,7 +44,7 @@ def further_settings(settings: Settings) -> AccountSettings:
     return replace(account_settings(settings), history_path=None, captures_path=None)
 
 
-async def open_engine(settings: Settings, directory: Path | None, clock: Clock) -> Engine:
+async def open_engine(settings: Settings, directory: Path | None, clock: Clock, owner: Owner) -> Engine:
     """`directory` None: in memory."""
     if directory is None:
         return MemoryEngine()
@@ -38,4 +55,5 @@ async def open_engine(settings: Settings, directory: Path | None, clock: Clock) 
         permissions=settings.data_permissions,
         reserve_bytes=settings.reserve_bytes(),
         has_statistics=settings.has_storage_statistics,
+        owner=owner,
     )

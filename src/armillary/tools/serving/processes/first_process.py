@@ -7,8 +7,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
+from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.catalog import CATALOG_STORE
 from armillary.clock import Clock
+from armillary.model.resources import ResourceType
 from armillary.net.connection_limits import Crowd
 from armillary.net.listen import Listener
 from armillary.processes.catalog_owner import FIRST, CatalogOwner
@@ -19,7 +21,7 @@ from armillary.processes.places import Places
 from armillary.processes.shared_locks import LockTable
 from armillary.tools.serving.doors import Doors, Kept, account_settings, control_key_of, make_doors
 from armillary.tools.serving.ports import entrances_of, open_ports
-from armillary.tools.serving.processes.divided_settings import open_engine
+from armillary.tools.serving.processes.divided_settings import open_engine, refuse_fewer, refuse_lost
 from armillary.tools.serving.processes.forwarded_requests import FirstProcess
 from armillary.tools.serving.processes.further_processes import FurtherProcesses
 from armillary.tools.serving.runtime import Runtime
@@ -36,7 +38,9 @@ async def open_divided_server(
     runtime: Runtime,
 ) -> tuple[Doors, dict[str, Listener], FurtherProcesses]:
     """Closed with `opened`: its doors, and its ports by their names."""
-    engine = await open_engine(settings, None if settings.is_in_memory else settings.directory, machine)
+    if not settings.is_in_memory:
+        refuse_fewer(settings)
+    engine = await open_engine(settings, None if settings.is_in_memory else settings.directory, machine, "first")
     opened.push_async_callback(engine.close)
     replica = CatalogReplica()
     here = FirstProcess(Places(FIRST, settings.processes, machine), replica, machine)
@@ -52,6 +56,9 @@ async def open_divided_server(
     opened.push_async_callback(others.close)
     await account.begin()
     opened.push_async_callback(account.close)
+    if not settings.is_in_memory:
+        containers = account.catalog.of_type(ResourceType.CONTAINER)
+        refuse_lost(settings, [place_of_store(store) for each in containers for store in each.stores])
     here.open(account)
     kept = Kept.made(settings, machine, control_key, runtime)
     starting = asyncio.ensure_future(others.start())

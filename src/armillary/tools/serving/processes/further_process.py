@@ -29,12 +29,13 @@ from armillary.processes.divided_engine import DividedEngine
 from armillary.processes.places import Places, ProcessHere
 from armillary.processes.process_questions import ProcessReady
 from armillary.storage import file_descriptors
+from armillary.storage.directory import process_directory
 from armillary.storage.engine import Engine
 from armillary.tools import logs
 from armillary.tools.serving.doors import Doors, Kept, keys_of, make_doors
 from armillary.tools.serving.event_loop import run as run_loop
 from armillary.tools.serving.ports import entrances_of, open_ports
-from armillary.tools.serving.processes.divided_settings import further_settings, open_engine, process_directory
+from armillary.tools.serving.processes.divided_settings import further_settings, open_engine
 from armillary.tools.serving.processes.forwarded_requests import ForwardingDoor
 from armillary.tools.serving.processes.handing_over import Peer, Ports, Setup, take_over
 from armillary.tools.serving.runtime import Runtime
@@ -89,7 +90,7 @@ class FurtherProcess:
         loop.add_reader(self._handed.fileno(), self._take_over)
         async with AsyncExitStack() as opened:
             await self._here.load_catalog()
-            engine = await open_engine(self._settings, self._directory, self._machine)
+            engine = await open_engine(self._settings, self._directory, self._machine, "further")
             opened.push_async_callback(engine.close)
             doors, kept = await self._open(opened, engine)
             self._places.first.tell(ProcessReady(self._places.number))
