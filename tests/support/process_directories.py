@@ -13,7 +13,7 @@ from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.records import Record
 from armillary.account.registry import AccountSettings
 from armillary.clock import SystemClock, VirtualClock
-from armillary.processes.undivided_engine import UndividedAccount, UndividedEngine
+from armillary.processes.stopped.undivided_engine import UndividedAccount, UndividedEngine
 from armillary.storage.directory import process_directory
 from armillary.storage.rocks import RocksEngine
 

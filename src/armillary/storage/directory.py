@@ -218,8 +218,8 @@ def _refuse_divided(path: Path, owner: Owner) -> None:
     if numbers and owner == "single":
         raise Failure(
             Kind.BAD_REQUEST,
-            f"The data directory holds the partitions of {max(numbers) + 1} processes. "
-            f"Serve it with --processes {max(numbers) + 1}.",
+            f"The data directory holds the partitions of {max(numbers) + 1} processes. Serve it with --processes "
+            f"{max(numbers) + 1}, or have one process hold them: `armillary processes {path} --count 1`.",
         )
     resolved = path.resolve()
     if owner != "further" and resolved.parent.name == _PROCESSES and (resolved.parent.parent / _FORMAT).exists():

@@ -20,7 +20,7 @@ from armillary.account.check import check_account
 from armillary.account.misplaced_items import drop_versions, find_misplaced, move, partitions_with_stray_versions
 from armillary.clock import SystemClock
 from armillary.errors import bad_request
-from armillary.processes.undivided_engine import open_whole
+from armillary.processes.stopped.undivided_engine import open_whole
 from armillary.storage.private import Permissions, open_file
 from armillary.storage.rocks import RocksEngine
 

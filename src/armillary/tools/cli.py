@@ -85,6 +85,10 @@ def _main(arguments: Sequence[str] | None) -> int:
 
             is_repairing = parsed.get("repair", False)
             return check(parsed["directory"], _settings({}).data_permissions, is_repairing=is_repairing)
+        if command == "processes":
+            from armillary.tools.directories.processes_command import run_processes
+
+            return run_processes(parsed, _settings({}).data_permissions)
         if command == "trust":
             from armillary.tools.trust import trust
 
@@ -247,6 +251,11 @@ def _parser() -> argparse.ArgumentParser:
     upgrade.add_argument("directory", metavar="DIR", type=Path, help="a data directory that no server is using")
     upgrade.add_argument("--commit", action="store_true", help="keep the upgrade, and remove the state before it")
     upgrade.add_argument("--rollback", action="store_true", help="go back to the state before the upgrade")
+    processes = _command(commands, "processes", "show or change how many processes hold a data directory's partitions")
+    processes.add_argument("directory", metavar="DIR", type=Path, help="a data directory that no server is using")
+    meaning = "move partitions so that N processes hold all of them, about as many each (default: show where they are)"
+    processes.add_argument("--count", metavar="N", type=int, help=meaning)
+    processes.add_argument("--json", action="store_true", help="print JSON, for programs")
     trust = _command(commands, "trust", "say where the development certificate is and how to install it")
     for name in ("data", "host", "advertise", "config"):
         _add(trust, OPTIONS[name])

@@ -14,7 +14,7 @@ from armillary.account.registry import AccountSettings
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType
-from armillary.processes.undivided_engine import UndividedAccount, UndividedEngine
+from armillary.processes.stopped.undivided_engine import UndividedAccount, UndividedEngine
 from armillary.storage.directory import process_directories
 from armillary.storage.private import Permissions
 from armillary.storage.rocks import RocksEngine

@@ -36,9 +36,9 @@ class Reservation:
         """An etag, and the time."""
         return self._stamp(self._txn)
 
-    def store(self) -> int:
+    def store(self, place: int = 0) -> int:
         """A new store. Unless a record comes to name it, it is emptied, at the next start at the latest."""
-        number = new_store_number(self._txn)
+        number = new_store_number(self._txn, place)
         self._txn.put(store_key(UNFINISHED, number), b"")
         return number
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from armillary.clock import SystemClock
 from armillary.errors import Failure, Kind
-from armillary.processes.undivided_engine import open_whole
+from armillary.processes.stopped.undivided_engine import open_whole
 from armillary.storage.directory import process_directories
 from armillary.storage.replication.stopped_replica import StoppedDirectory
 from armillary.tools.backup_directory import Backup, BackupDirectory

@@ -23,7 +23,8 @@ def refuse_fewer(settings: Settings) -> None:
     if settings.processes < count:
         raise bad_request(
             f"The data directory holds the partitions of {count} processes, and --processes is {settings.processes}. "
-            f"Serve it with --processes {count}."
+            f"Serve it with --processes {count}, or have fewer hold them: "
+            f"`armillary processes {settings.directory} --count {settings.processes}`."
         )
 
 

@@ -30,11 +30,15 @@ class UndividedEngine:
         self.engines = engines
 
     @classmethod
-    async def open(cls, path: Path, clock: Clock, permissions: Permissions = "private") -> UndividedEngine:
+    async def open(
+        cls, path: Path, clock: Clock, permissions: Permissions = "private", count: int = 1
+    ) -> UndividedEngine:
+        """`count`: of processes that have directories afterwards, at least."""
         engines: dict[int, RocksEngine] = {}
         try:
             engines[0] = await RocksEngine.open(path, clock=clock, permissions=permissions, owner="first")
-            for number, directory in process_directories(path).items():
+            for number in sorted({*process_directories(path), *range(1, count)}):
+                directory = process_directory(path, number)
                 engines[number] = await RocksEngine.open(
                     directory, clock=clock, permissions=permissions, owner="further"
                 )
@@ -80,7 +84,7 @@ class UndividedAccount(Account):
 
 
 async def open_whole(path: Path, clock: Clock, permissions: Permissions = "private") -> Engine:
-    """A stopped server's data directory, whoever wrote it: one process, several, or a replica of a cluster, which
+    """The data directory of a stopped server with one process or several, or of a replica of a cluster, which
     refuses writes."""
     if process_directories(path):
         return await UndividedEngine.open(path, clock, permissions)
