@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Coroutine
 from heapq import heappop, heappush
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -53,6 +53,14 @@ class SystemClock:
         return str(uuid.uuid4())
 
 
+class ClockPosition(NamedTuple):
+    """Of a movable clock, for other processes of the machine: they share its monotonic time."""
+
+    epoch_s: float
+    ahead_s: float
+    stopped_s: float | None
+
+
 class MovableClock:
     """The machine's time with an offset, which can be stopped, advanced and resumed: for tests of applications. It
     never goes back; after a stop it continues from where it stood."""
@@ -82,6 +90,14 @@ class MovableClock:
     def ahead_s(self) -> float:
         """The offset to the machine's time; less than 0 after it was frozen."""
         return self.monotonic_s() - time.monotonic()
+
+    @property
+    def position(self) -> ClockPosition:
+        return ClockPosition(self._epoch_s, self._ahead_s, self._stopped_s)
+
+    def follow(self, position: ClockPosition) -> None:
+        """Show the same time as the clock of another process of this machine."""
+        self._epoch_s, self._ahead_s, self._stopped_s = position
 
     def freeze(self) -> None:
         if self._stopped_s is None:

@@ -101,6 +101,7 @@ MESSAGE_DEPTH_MAX = 250  # an item may be nested 128 deep, inside lists of an an
 MESSAGE_VALUES_MAX = 4_000_000  # of one list
 MESSAGE_FORMS_MAX = 4_096  # sets of fields that decoders are kept for
 VISIT_SECONDS_MAX = 60.0  # until a visit to a partition that another process holds has its answer
+FIGURES_SECONDS_MAX = 5.0  # until a process has told its figures; without them the former ones are shown (ours)
 REMEMBERED_MAX = 50_000  # answers to writes, each for twice that time
 REMEMBERED_BYTES_MAX = 64 * _MB  # of them
 PAGE_ENTRIES_MAX = 10_000  # partitions that pages of other processes have entered and not paid for

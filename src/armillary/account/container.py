@@ -86,7 +86,8 @@ class Container:
         self.failed_builds: dict[str, Failure] = {}  # unique indexes that documents violate, by name
         self.reshaped_for = ""  # the reason of the last split or merge
         self.on_left: Callable[[Meter], None] | None = None  # called with a meter whose figures are final
-        self._left: list[Meter] = []  # of partitions that were split or merged away since the start and may be read
+        # Of partitions that were split or merged away since the start and may be read.
+        self._left: dict[Meter, int] = {}
         self._left_totals = Totals()  # of those that are gone
         self._replaced: WeakSet[Partition] = WeakSet()  # that may still be read
         self._rename()
@@ -259,7 +260,7 @@ class Container:
         """Serve from the children of a split or merge. Reads of the parents that have begun may finish."""
         self.reshaped_for = reason
         parents = [partition for partition in self.partitions.values() if new_map.get(partition.range.id) is None]
-        self._left += [parent.meter for parent in parents]
+        self._left |= {parent.meter: parent.range.id for parent in parents}
         self._replaced.update(parents)
         live = {each.id: self.partitions[each.id] for each in new_map.ranges if each.id in self.partitions}
         # New objects, so that iterations over the old ones go on undisturbed.
@@ -272,6 +273,11 @@ class Container:
         return [*[partition.meter for partition in self.partitions.values()], *self._left]
 
     @property
+    def left_meters(self) -> Mapping[Meter, int]:
+        """Of partitions that were split or merged away and may still be read, with the ids of their ranges."""
+        return self._left
+
+    @property
     def left_totals(self) -> Totals:
         """What partitions have counted that were split or merged away since the start."""
         totals = self._left_totals
@@ -282,7 +288,7 @@ class Container:
     def forget(self, meter: Meter) -> None:
         """A retired partition is not used any more: its figures are final."""
         if meter in self._left:
-            self._left.remove(meter)
+            del self._left[meter]
             self._left_totals = self._left_totals.plus(meter.totals)
             if self.on_left is not None:
                 self.on_left(meter)

@@ -37,6 +37,7 @@ EventKind = Literal[
     "capture-ended",
 ]
 _NUMBERS_PER_S: Final = 1_000
+Forward = Callable[[EventKind, str, str | None, str | None, dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Events:
         self._kept: deque[Event] = deque(maxlen=limits.EVENTS_MAX)
         self._told_s: dict[object, float] = {}  # when something that goes on was last recorded
         self._waiting: set[asyncio.Future[None]] = set()
+        self.forward: Forward | None = None  # to the process that shows what happens in all of them
 
     # Numbers.
 
@@ -75,6 +77,9 @@ class Events:
     def record(
         self, kind: EventKind, text: str, database: str | None = None, container: str | None = None, **details: Any
     ) -> None:
+        if self.forward is not None:
+            self.forward(kind, text, database, container, details)
+            return
         self._kept.append(Event(self.next_number(), self._clock.now_s(), kind, text, database, container, details))
         self.wake()
 

@@ -11,7 +11,7 @@ of the log, so that tests of applications see stale reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from armillary.errors import Failure, Kind, bad_request
 from armillary.limits import FAULT_RULES_MAX
 from armillary.model.keys import Key
 from armillary.model.ranges import KeyRange, PartitionMap
+from armillary.model.sendable import LOCAL
 from armillary.partition.operations import Verb
 
 WRITES = ("create", "upsert", "replace", "patch", "delete", "batch", "execute")
@@ -67,8 +68,10 @@ class FaultRule:
     id: int = 0
     seen: int = 0
     hits: int = 0
-    _dice: Dice = field(default_factory=lambda: Dice(0), compare=False)
-    _stretches: dict[bytes, tuple[bytes, bytes] | None] = field(default_factory=dict)  # of the key, by container
+    _dice: Dice = field(default_factory=lambda: Dice(0), compare=False, metadata=LOCAL)
+    _stretches: dict[bytes, tuple[bytes, bytes] | None] = field(
+        default_factory=dict, metadata=LOCAL
+    )  # of the key, by container
 
     def __post_init__(self) -> None:
         self._dice = Dice(self.seed)
@@ -119,6 +122,9 @@ class FaultRule:
         return self._stretches[rid]
 
 
+Decide = Callable[[FaultRule, FaultTarget], Awaitable[bool]]
+
+
 class Faults:
     """The rules of an account, in the order in which they were made. The first that hits a request decides."""
 
@@ -129,6 +135,7 @@ class Faults:
         self._on_changed = on_changed
         self._last_id = 0
         self.on_hit: Callable[[FaultRule, FaultTarget], None] = lambda rule, container: None
+        self.decide: Decide | None = None  # asks the process that counts, if it is another one
 
     @property
     def armed(self) -> Faults | None:
@@ -166,6 +173,18 @@ class Faults:
         audit.record("faults.removed", count=count)
         return count
 
+    def follow(self, rules: Iterable[FaultRule]) -> None:
+        """Have the rules of another process."""
+        self.rules = {rule.id: rule for rule in rules}
+        self._on_changed()
+
+    def fires(self, rule: FaultRule, container: FaultTarget) -> bool:
+        """Count a request that a rule is about. Whether it is hit."""
+        is_hit = not rule.is_spent and rule.fires()
+        if is_hit:
+            self.on_hit(rule, container)
+        return is_hit
+
     async def at_key(self, operation: str, container: FaultTarget, epk: bytes) -> Failure | None:
         """Ask for a request about one key. Raises, waits, or returns what to raise once the work is done."""
         return await self._meet(operation, container, epk, epk + b"\x00", (container.map.find(epk),))
@@ -180,8 +199,9 @@ class Faults:
         self, operation: str, container: FaultTarget, low: bytes, high: bytes, ranges: Sequence[KeyRange]
     ) -> Failure | None:
         for rule in list(self.rules.values()):
-            if rule.meets(operation, container, low, high, ranges) and rule.fires():
-                self.on_hit(rule, container)
+            if rule.meets(operation, container, low, high, ranges) and (
+                self.fires(rule, container) if self.decide is None else await self.decide(rule, container)
+            ):
                 if rule.delay_ms:
                     await self._clock.sleep(rule.delay_ms / 1000)
                 failure = rule.failure()

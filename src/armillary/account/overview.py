@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from heapq import heappush, heapreplace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappush, heapreplace, nlargest
 from typing import NamedTuple
 
 from armillary import limits
+from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.catalog import Catalog
 from armillary.account.container import Container
+from armillary.account.visits.view_readings import ViewReading, read_view
 from armillary.clock import Clock
 from armillary.model import layout
 from armillary.model.layout import LogicalSize, unpack_size
@@ -36,6 +40,11 @@ class PartitionFigures(NamedTuple):
     spent_ru: list[float]  # in each of the last seconds, the latest last
     totals: Totals
 
+    @property
+    def process(self) -> int:
+        """Which of several processes holds the partition; 0 is the first."""
+        return place_of_store(self.range.store)
+
 
 class KeyFigures(NamedTuple):
     """A logical partition that is among the largest or busiest."""
@@ -51,18 +60,18 @@ class KeyFigures(NamedTuple):
 class KeySpread:
     """How bytes lie over the logical partitions that were looked at."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self) -> None:
         self.key_count = self.total_bytes = self.squares = 0  # squares: the sum of the squared bytes of each
         self.keys_of_range: dict[int, int] = {}  # logical partitions by the id of their physical one
         self.by_hash = [0] * _HASH_PARTS  # bytes in equal parts of the space of hashes
-        self._bounds = even_boundaries(_HASH_PARTS, version)
 
-    def add(self, epk: bytes, size_bytes: int, range_id: int) -> None:
-        self.key_count += 1
-        self.keys_of_range[range_id] = self.keys_of_range.get(range_id, 0) + 1
-        self.total_bytes += size_bytes
-        self.squares += size_bytes * size_bytes
-        self.by_hash[bisect_right(self._bounds, epk)] += size_bytes
+    def add(self, seen: SizesSeen, range_id: int) -> None:
+        self.key_count += seen.key_count
+        self.keys_of_range[range_id] = self.keys_of_range.get(range_id, 0) + seen.key_count
+        self.total_bytes += seen.total_bytes
+        self.squares += seen.squares
+        for part, size_bytes in seen.by_hash.items():
+            self.by_hash[part] += size_bytes
 
 
 class LargestKeys(NamedTuple):
@@ -110,7 +119,7 @@ async def busiest_keys(container: Container, count: int) -> list[KeyFigures]:
 
 
 async def _key_figures(partition: Partition, epk: bytes, charged_ru: float) -> KeyFigures:
-    stored = await partition.read(lambda view: view.get(layout.size_key(epk)))
+    [stored] = await read_view(partition, SizesOf([epk]))
     if stored is None:
         return KeyFigures(None, partition.range.id, 0, 0, charged_ru)
     size = unpack_size(stored)
@@ -118,22 +127,23 @@ async def _key_figures(partition: Partition, epk: bytes, charged_ru: float) -> K
     return KeyFigures(size.key_text, partition.range.id, size.item_count, size.size_bytes, charged_ru, full)
 
 
-async def largest_keys(container: Container, count: int, clock: Clock) -> LargestKeys:
+async def largest_keys(container: Container, count: int) -> LargestKeys:
     """The logical partitions with the most bytes. Looks at each of them, in short slices of time."""
-    heap: list[tuple[int, bytes, int, LogicalSize]] = []
-    spread = KeySpread(container.key.version if container.key is not None else 2)
+    largest: list[tuple[int, bytes, int, LogicalSize]] = []
+    spread = KeySpread()
+    version = container.key.version if container.key is not None else 2
     left = limits.OVERVIEW_KEYS_MAX
     for partition in list(container.partitions.values()):
         low: bytes | None = layout.SIZES
         while low is not None and left > 0:
-            low, seen = await partition.read(
-                lambda view, low=low, range_id=partition.range.id: _look(  # type: ignore[misc]
-                    view, low, range_id, heap, count, spread, clock
-                )
-            )
-            left -= seen
+            seen = await read_view(partition, LookAtSizes(low, count, version))
+            low = seen.next_low
+            left -= seen.key_count
+            range_id = partition.range.id
+            spread.add(seen, range_id)
+            largest += [(size, epk, range_id, unpack_size(stored)) for size, epk, stored in seen.largest]
+            largest = nlargest(count, largest, key=lambda each: each[:3])
             await asyncio.sleep(0)
-    largest = sorted(heap, key=lambda each: each[0], reverse=True)
     charged = {epk: ru for each in container.partitions.values() for epk, ru in each.meter.top_keys(count)}
     full = {key.epk: key for each in container.partitions.values() for key in each.meter.full_keys}
     return LargestKeys(
@@ -146,30 +156,55 @@ async def largest_keys(container: Container, count: int, clock: Clock) -> Larges
     )
 
 
-def _look(
-    view: View,
-    low: bytes,
-    range_id: int,
-    heap: list[tuple[int, bytes, int, LogicalSize]],
-    count: int,
-    spread: KeySpread,
-    clock: Clock,
-) -> tuple[bytes | None, int]:
-    """Take the largest of some logical partitions into the heap; where to go on, and how many were looked at."""
-    end_s = clock.elapsed_s() + limits.SLICE_SECONDS
-    seen = 0
-    for key, value in view.scan(low, layout.space_end(layout.SIZES)):
-        if seen and seen % 256 == 0 and clock.elapsed_s() > end_s:
-            return key, seen
-        seen += 1
-        size = unpack_size(value)
-        spread.add(key[1:], size.size_bytes, range_id)
-        entry = (size.size_bytes, key[1:], range_id, size)
-        if len(heap) < count:
-            heappush(heap, entry)
-        elif entry > heap[0]:
-            heapreplace(heap, entry)
-    return None, seen
+@dataclass(slots=True)
+class SizesOf(ViewReading[list[bytes | None]]):
+    """The stored sizes of logical partitions; None for those that hold nothing."""
+
+    epks: Sequence[bytes]
+
+    def read(self, view: View, clock: Clock) -> list[bytes | None]:
+        return [view.get(layout.size_key(epk)) for epk in self.epks]
+
+
+@dataclass(slots=True)
+class SizesSeen:
+    """Of a slice of the logical partitions of one physical one."""
+
+    next_low: bytes | None = None  # where to go on; None: it was the last
+    key_count: int = 0
+    total_bytes: int = 0
+    squares: int = 0
+    by_hash: dict[int, int] = field(default_factory=dict)  # bytes by the part of the space of hashes
+    largest: list[tuple[int, bytes, bytes]] = field(default_factory=list)  # bytes, effective key, what is stored
+
+
+@dataclass(slots=True)
+class LookAtSizes(ViewReading[SizesSeen]):
+    low: bytes
+    count: int  # of the largest
+    version: int  # of the hashes
+
+    def read(self, view: View, clock: Clock) -> SizesSeen:
+        end_s = clock.elapsed_s() + limits.SLICE_SECONDS
+        seen, heap, count = SizesSeen(), list[tuple[int, bytes, bytes]](), self.count
+        bounds, by_hash = even_boundaries(_HASH_PARTS, self.version), seen.by_hash
+        for key, value in view.scan(self.low, layout.space_end(layout.SIZES)):
+            if seen.key_count and seen.key_count % 256 == 0 and clock.elapsed_s() > end_s:
+                seen.next_low = key
+                break
+            size_bytes = unpack_size(value).size_bytes
+            part = bisect_right(bounds, key[1:])
+            by_hash[part] = by_hash.get(part, 0) + size_bytes
+            seen.key_count += 1
+            seen.total_bytes += size_bytes
+            seen.squares += size_bytes * size_bytes
+            entry = (size_bytes, key[1:], value)
+            if len(heap) < count:
+                heappush(heap, entry)
+            elif entry > heap[0]:
+                heapreplace(heap, entry)
+        seen.largest = heap
+        return seen
 
 
 class Quotas(NamedTuple):

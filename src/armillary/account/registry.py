@@ -101,6 +101,13 @@ class Registry:
         """The processes that hold the partitions of a new container, in the order of their keys."""
         return ()
 
+    async def refresh_figures(self, key_count: int = 0) -> None:
+        """Before figures of partitions are shown: ask the processes that hold them. `key_count`: of the busiest keys of
+        each partition that are wanted."""
+
+    async def spread_controls(self) -> None:
+        """After the control API has changed something at run time: have the other processes obey it."""
+
     def switching_lock(self, container: Container) -> AbstractAsyncContextManager[object, None]:
         """Held while a split or merge of a container replaces its ranges."""
         return asyncio.Lock()

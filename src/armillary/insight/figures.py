@@ -14,9 +14,9 @@ from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.load_history.columns import CHARGED, FULL, REFUSED, REQUESTS, WOULD_BE_REFUSED, Column, unpack
 from armillary.account.load_history.layers import ContainerHistory
-from armillary.account.overview import LargestKeys
+from armillary.account.overview import LargestKeys, SizesOf
+from armillary.account.visits.view_readings import read_view
 from armillary.insight.verdict import WINDOW_S, Figures, FullKey
-from armillary.model import layout
 from armillary.model.layout import unpack_size
 from armillary.partition.budget import HUNDREDTHS
 
@@ -40,7 +40,7 @@ async def measure(account: Account, container: Container, since_s: float = WINDO
         limit_bytes=container.schema.logical_partition_bytes_max,
         is_history_on=account.history.is_on,
     )
-    running = account.reshaper.running(container)
+    running = account.reshaper.shown(container)
     if running:
         kind = "merge" if running[0].is_merge else "split"
         parents = " and ".join(map(str, running[0].parents))
@@ -48,7 +48,7 @@ async def measure(account: Account, container: Container, since_s: float = WINDO
     if account.history.is_on:
         history = account.history.of(container)
         await _measure_load(figures, container, history, now_s)
-    largest = await overview.largest_keys(container, 1, account.clock)
+    largest = await overview.largest_keys(container, 1)
     _measure_bytes(figures, container, largest, account.settings.partition_storage_bytes)
     return figures
 
@@ -179,5 +179,5 @@ async def _full_keys(container: Container, history: ContainerHistory) -> list[Fu
 
 
 async def _key_text(container: Container, epk: bytes) -> str | None:
-    stored = await container.partition_for(epk).read(lambda view: view.get(layout.size_key(epk)))
+    [stored] = await read_view(container.partition_for(epk), SizesOf([epk]))
     return unpack_size(stored).key_text if stored is not None else None

@@ -6,7 +6,8 @@ requests after each slice of work. Beside them, what is known of all items witho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +15,7 @@ import orjson
 
 from armillary.account.container import Container
 from armillary.account.overview import largest_keys
+from armillary.account.visits.view_readings import ViewReading, read_view
 from armillary.clock import Clock, Dice
 from armillary.model import documents, layout
 from armillary.model.encoding import FORMAT_JSON, payload_of
@@ -40,9 +42,7 @@ class Page(NamedTuple):
 _WHOLE = Page()
 
 
-async def item_lines(
-    container: Container, clock: Clock, most: int, seed: int, page: Page = _WHOLE
-) -> AsyncIterator[bytes]:
+async def item_lines(container: Container, most: int, seed: int, page: Page = _WHOLE) -> AsyncIterator[bytes]:
     """Up to about `most` items in all pages. Of numbers whose item was deleted the next one is taken."""
     partitions = list(container.partitions.values())
     total = sum(partition.head.item_count for partition in partitions)
@@ -52,20 +52,18 @@ async def item_lines(
         if total > most:
             begin, end = page.part(-(-most * partition.head.item_count // total))
             wanted = end - begin
-        async for stored in _items(partition, clock, wanted, dice, page):
+        async for stored in _items(partition, wanted, dice, page):
             yield _line(stored)
 
 
-async def _items(
-    partition: Partition, clock: Clock, wanted: int | None, dice: Dice, page: Page
-) -> AsyncIterator[bytes]:
+async def _items(partition: Partition, wanted: int | None, dice: Dice, page: Page) -> AsyncIterator[bytes]:
     """Of one partition; `wanted` None: all."""
-    stretches = _cut(await partition.read(_stretches), page)
+    stretches = _cut(await read_view(partition, NumberStretches()), page)
     if wanted is None:
         for first, end in stretches:
             low = layout.item_key(first)
             while low:
-                found, low = await partition.read(_run(low, layout.item_key(end), clock))
+                found, low = await read_view(partition, RunOfItems(low, layout.item_key(end)))
                 for stored in found:
                     yield stored
                 await asyncio.sleep(0)
@@ -73,7 +71,7 @@ async def _items(
     keys = _drawn(stretches, wanted, dice)
     high = layout.item_key(stretches[-1][1]) if stretches else b""
     while keys:
-        found, keys = await partition.read(_picked(keys, high, clock))
+        found, keys = await read_view(partition, PickItems(keys, high))
         for stored in found:
             yield stored
         await asyncio.sleep(0)
@@ -91,17 +89,20 @@ def _cut(stretches: Sequence[tuple[int, int]], page: Page) -> list[tuple[int, in
     return found
 
 
-def _stretches(view: View) -> list[tuple[int, int]]:
+@dataclass(slots=True)
+class NumberStretches(ViewReading[list[tuple[int, int]]]):
     """The numbers of the partition's items: from the first to behind the last that each ancestor gave out."""
-    found: list[tuple[int, int]] = []
-    low = layout.ITEMS
-    while (first := _number(view, low, layout.space_end(layout.ITEMS))) is not None:
-        behind = ((first >> ITEM_COUNTER_BITS) + 1) << ITEM_COUNTER_BITS
-        low = layout.item_key(behind)
-        last = _number(view, layout.item_key(first), low, reverse=True)
-        assert last is not None, "the first one is there"
-        found.append((first, last + 1))
-    return found
+
+    def read(self, view: View, clock: Clock) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        low = layout.ITEMS
+        while (first := _number(view, low, layout.space_end(layout.ITEMS))) is not None:
+            behind = ((first >> ITEM_COUNTER_BITS) + 1) << ITEM_COUNTER_BITS
+            low = layout.item_key(behind)
+            last = _number(view, layout.item_key(first), low, reverse=True)
+            assert last is not None, "the first one is there"
+            found.append((first, last + 1))
+        return found
 
 
 def _number(view: View, low: bytes, high: bytes, reverse: bool = False) -> int | None:
@@ -125,39 +126,43 @@ def _drawn(stretches: Sequence[tuple[int, int]], wanted: int, dice: Dice) -> lis
     return keys
 
 
-def _run(low: bytes, high: bytes, clock: Clock) -> Callable[[View], tuple[list[bytes], bytes]]:
-    """A function that reads a slice of items; where the next one begins, empty at the end."""
+@dataclass(slots=True)
+class RunOfItems(ViewReading[tuple[list[bytes], bytes]]):
+    """A slice of items; with them where the next one begins, empty at the end."""
 
-    def read(view: View) -> tuple[list[bytes], bytes]:
+    low: bytes
+    high: bytes
+
+    def read(self, view: View, clock: Clock) -> tuple[list[bytes], bytes]:
         bound, found = Slice(clock), list[bytes]()
-        for key, stored in view.scan(low, high):
+        for key, stored in view.scan(self.low, self.high):
             found.append(stored)
             if not bound.takes(len(stored)):
                 return found, key + b"\x00"
         return found, b""
 
-    return read
 
+@dataclass(slots=True)
+class PickItems(ViewReading[tuple[list[bytes], list[bytes]]]):
+    """The items at or after these keys, each once; with them the keys that are left."""
 
-def _picked(keys: Sequence[bytes], high: bytes, clock: Clock) -> Callable[[View], tuple[list[bytes], list[bytes]]]:
-    """A function that reads the items at or after these keys, each once, and answers with the keys that are left."""
+    keys: Sequence[bytes]
+    high: bytes
 
-    def read(view: View) -> tuple[list[bytes], list[bytes]]:
+    def read(self, view: View, clock: Clock) -> tuple[list[bytes], list[bytes]]:
         bound, found = Slice(clock), list[bytes]()
         reached = b""
-        for index, key in enumerate(keys):
+        for index, key in enumerate(self.keys):
             if key <= reached:
                 continue
-            at = next(view.scan(key, high), None)
+            at = next(view.scan(key, self.high), None)
             if at is None:
                 return found, []
             reached, stored = at
             found.append(stored)
             if not bound.takes(len(stored)):
-                return found, [each for each in keys[index + 1 :] if each > reached]
+                return found, [each for each in self.keys[index + 1 :] if each > reached]
         return found, []
-
-    return read
 
 
 def _line(stored: bytes) -> bytes:
@@ -165,7 +170,7 @@ def _line(stored: bytes) -> bytes:
     return text.replace(b"\n", b" ") if b"\n" in text else text  # outside of strings, where it means nothing
 
 
-async def exact_figures(container: Container, clock: Clock) -> dict[str, Any]:
+async def exact_figures(container: Container) -> dict[str, Any]:
     """What is known without reading items, which an advice on a sample takes as exact: how many there are, their bytes,
     and of the present partition key the number of values and the largest ones. `keys` and `largest` are None where the
     container has no key of its own, or so many values that not all were looked at.
@@ -173,7 +178,7 @@ async def exact_figures(container: Container, clock: Clock) -> dict[str, Any]:
     heads = [partition.head for partition in list(container.partitions.values())]
     key = container.key
     paths = list(key.paths) if key is not None and not key.is_system else []
-    largest = await largest_keys(container, _LARGEST, clock) if paths else None
+    largest = await largest_keys(container, _LARGEST) if paths else None
     is_known = largest is not None and largest.is_complete
     return {
         "items": sum(head.item_count for head in heads),

@@ -81,7 +81,7 @@ class LoadWatch:
     def _compare(self, container: Container, watched: Watched) -> None:
         number = self._account.events.next_number()
         stages = self._stages(container)
-        progress = tuple(each.progress_figures for each in self._account.reshaper.running(container))
+        progress = tuple(each.progress_figures for each in self._account.reshaper.shown(container))
         known, is_changed = watched.partitions, (watched.stages, watched.progress) != (stages, progress)
         if watched.ranges is not container.map.ranges:
             is_changed = True
@@ -109,7 +109,7 @@ class LoadWatch:
     def _stages(self, container: Container) -> tuple[Any, ...]:
         reshaper = self._account.reshaper
         return tuple(
-            (each.number, each.point, each.waits_for, reshaper.is_paused(each)) for each in reshaper.running(container)
+            (each.number, each.point, each.waits_for, reshaper.is_paused(each)) for each in reshaper.shown(container)
         )
 
     def _forget(self, now_s: float) -> None:

@@ -6,7 +6,7 @@ places spread over each, within a limit of bytes; nothing is charged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any
@@ -16,6 +16,7 @@ import orjson
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
+from armillary.account.visits.view_readings import ViewReading, read_view
 from armillary.clock import Clock
 from armillary.model import documents, layout
 from armillary.model.indexes.index_paths import path_text
@@ -66,7 +67,7 @@ async def sampled_items(account: Account, container: Container, count: int) -> A
     partitions = list(container.partitions.values())
     stretches: list[tuple[int, int, bytes, bytes]] = []
     for index, partition in enumerate(partitions):
-        places = pairwise(await partition.read(_places))
+        places = pairwise(await read_view(partition, SamplePlaces()))
         stretches += [(place, index, low, high) for place, (low, high) in enumerate(places)]
         await asyncio.sleep(0)
     left_bytes = limits.SAMPLE_BYTES_MAX
@@ -74,7 +75,7 @@ async def sampled_items(account: Account, container: Container, count: int) -> A
         wanted = count * (index + 1) // len(partitions) - count * index // len(partitions)
         left, start = -(-wanted // _PLACES), low
         while left > 0 and left_bytes > 0:
-            taken = await partitions[index].read(_taken(start, high, left, account.clock))
+            taken = await read_view(partitions[index], TakeItems(start, high, left))
             if not taken:
                 break
             yield [stored for _, stored in taken]
@@ -84,31 +85,37 @@ async def sampled_items(account: Account, container: Container, count: int) -> A
             start = taken[-1][0] + b"\x00"
 
 
-def _places(view: View) -> list[bytes]:
+@dataclass(slots=True)
+class SamplePlaces(ViewReading[list[bytes]]):
     """Where to begin in a partition: places spread evenly over the numbers of its items, and the end."""
-    end = layout.space_end(layout.ITEMS)
-    first = next((key for key, _ in view.scan(layout.ITEMS, end)), None)
-    last = next((key for key, _ in view.scan(layout.ITEMS, end, reverse=True)), None)
-    if first is None or last is None:
-        return []
-    low, high = int.from_bytes(first[1:], "big"), int.from_bytes(last[1:], "big") + 1
-    starts = dict.fromkeys(low + (high - low) * place // _PLACES for place in range(_PLACES))
-    return [*[layout.item_key(start) for start in starts], end]
+
+    def read(self, view: View, clock: Clock) -> list[bytes]:
+        end = layout.space_end(layout.ITEMS)
+        first = next((key for key, _ in view.scan(layout.ITEMS, end)), None)
+        last = next((key for key, _ in view.scan(layout.ITEMS, end, reverse=True)), None)
+        if first is None or last is None:
+            return []
+        low, high = int.from_bytes(first[1:], "big"), int.from_bytes(last[1:], "big") + 1
+        starts = dict.fromkeys(low + (high - low) * place // _PLACES for place in range(_PLACES))
+        return [*[layout.item_key(start) for start in starts], end]
 
 
-def _taken(low: bytes, high: bytes, most: int, clock: Clock) -> Callable[[View], list[tuple[bytes, bytes]]]:
-    """A function that reads the first items of a stretch: at most so many, and no longer than a slice."""
+@dataclass(slots=True)
+class TakeItems(ViewReading[list[tuple[bytes, bytes]]]):
+    """The first items of a stretch: at most so many, and no longer than a slice."""
 
-    def some(view: View) -> list[tuple[bytes, bytes]]:
+    low: bytes
+    high: bytes
+    most: int
+
+    def read(self, view: View, clock: Clock) -> list[tuple[bytes, bytes]]:
         bound = Slice(clock)
         found: list[tuple[bytes, bytes]] = []
-        for key, stored in islice(view.scan(low, high), most):
+        for key, stored in islice(view.scan(self.low, self.high), self.most):
             found.append((key, stored))
             if not bound.takes(len(stored)):
                 break
         return found
-
-    return some
 
 
 def _look(item: dict[str, Any], paths: dict[tuple[str | None, ...], _Found]) -> None:

@@ -18,7 +18,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.model.charges import THROTTLED_RU
 from armillary.partition.budget import HUNDREDTHS, READ_DEPOSIT, Ask, Budget
-from armillary.partition.load_rows import REQUEST, LoadRows, RangeRows
+from armillary.partition.load_rows import REQUEST, LoadRows, RangeRows, RowCounts
 
 NOT_COUNTED = -1  # ticket of a request over the budget that is served all the same, without spending the budget
 REQUEST_RATE_IS_LARGE = (
@@ -62,6 +62,21 @@ class FullKey(NamedTuple):
     epk: bytes
     refused: int
     since_s: float  # seconds since the epoch
+
+
+class MeterFigures(NamedTuple):
+    """All that a meter shows, to be sent to another process (`told_meter.py`)."""
+
+    second: int
+    in_second: int
+    recent: list[tuple[int, int]]
+    peaks: dict[int, int]
+    totals: Totals
+    keys: list[tuple[bytes, int]]  # the busiest, as many as were asked for
+    forgotten: int
+    full_keys: list[FullKey]
+    open: RowCounts | None
+    closed: list[RowCounts]  # those that were not taken yet, if they are taken by this
 
 
 class Meter:
@@ -268,6 +283,24 @@ class Meter:
     @property
     def keys_error_ru(self) -> float:
         return self._forgotten / HUNDREDTHS
+
+    def figures(self, key_count: int, takes_rows: bool) -> MeterFigures:
+        """`takes_rows`: columns that were closed are told once."""
+        now = int(self._now_s())
+        if now != self._second:
+            self._turn(now)
+        return MeterFigures(
+            self._second,
+            self._in_second,
+            [each for each in self._recent if each[1]],
+            dict(self._peaks),
+            self.totals,
+            nlargest(key_count, self._keys.items(), key=lambda entry: entry[1]) if key_count else [],
+            self._forgotten,
+            self.full_keys,
+            self.load.open_counts,
+            self.load.take() if takes_rows else [],
+        )
 
     def _forget(self) -> None:
         """Evict the lower half of the keys. An evicted key that returns starts with the highest count it may have had

@@ -20,14 +20,19 @@ from armillary.account.catalog.catalog import SECRET
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.registry import AccountSettings
+from armillary.account.upkeep_rounds import Rounds
 from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
 from armillary.clock import Clock
 from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.resources import ResourceType, rid_bytes
 from armillary.partition.partition import Partition
+from armillary.partition.told_meter import ToldMeter
+from armillary.processes.divided_reshaper import DividedReshaper
 from armillary.processes.partition_questions import RestatePartition
 from armillary.processes.places import ProcessHere, ask_once
+from armillary.processes.server_controls import Controls
+from armillary.processes.told_figures import FiguresOfOthers
 from armillary.storage.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -39,6 +44,14 @@ class DividedAccount(Account):
         self.here = here
         self.place = here.number
         self.stand_ins = self._stand_in
+        self.reshaper = self.divided_reshaper = DividedReshaper(self, self.budgets, here.places)
+        self.rounds = Rounds(self, self.reshaper)
+        self._figures = FiguresOfOthers(self, here, self.divided_reshaper, takes_rows=self.plans)
+        self.controls = Controls(self, here)
+        if self.plans:
+            self.history.refresh = self.refresh_figures
+        else:
+            self.history.leave_to_first()
         self._restating_parts: dict[tuple[bytes, int], asyncio.Task[None]] = {}  # by container and range
         self.control = here.lock("control")
         self.catalog.use_lock(here.lock("catalog"))
@@ -74,6 +87,12 @@ class DividedAccount(Account):
         rid, first_lsn = container.record.rid, container.state.first_lsn
         asked = self.here.places[place]
         return PartitionElsewhere(asked, rid, key_range, self.clock, lambda: container.map, first_lsn)
+
+    async def refresh_figures(self, key_count: int = 0) -> None:
+        await self._figures.refresh(key_count)
+
+    async def spread_controls(self) -> None:
+        await self.controls.spread()
 
     def places_for(self, database: Record, count: int) -> Sequence[int]:
         """In turns, from the process with the fewest partitions on. Containers that share the throughput of a database
@@ -136,12 +155,20 @@ class DividedAccount(Account):
             for child in children:
                 await child.open()
             container.take_over(new_map, children)
+            if not self.plans:
+                self._forget_told(container)
             self.reshaper.adopted(container)
+        self.divided_reshaper.follow(container)
         self.budgets.assign(container)
         if self.plans:
             if container.schema.rules.number != rules_number:
                 self.restate(container)
             self.reshaper.consider(container)
+
+    def _forget_told(self, container: Container) -> None:
+        """The first process keeps what others have counted in partitions that are gone."""
+        for meter in [each for each in container.left_meters if isinstance(each, ToldMeter)]:
+            container.forget(meter)
 
     def _adopt_offer(self, offer: Record) -> None:
         owner_rid = rid_bytes(offer.offer_state.owner)

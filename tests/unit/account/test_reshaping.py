@@ -503,9 +503,9 @@ async def test_the_children_of_a_storage_split_are_balanced(house: House) -> Non
 
 
 def _reservation(house: House) -> Any:
-    from armillary.account.reshaping.split_planner import _Reservation
+    from armillary.account.reshaping.reservations import Reservation
 
-    return _Reservation(house.account.reshaper._reserved, house.container, (0,))
+    return Reservation(house.account.reshaper._reserved, house.container, (0,))
 
 
 async def test_one_key_does_not_split_and_is_refused_at_its_limit(house: House) -> None:
@@ -613,9 +613,9 @@ async def test_hash_versions_and_hierarchies(house: House, version: int) -> None
 
 
 def _own(house: House, range_id: int) -> Any:
-    from armillary.account.reshaping.split_planner import _Reservation
+    from armillary.account.reshaping.reservations import Reservation
 
-    return _Reservation(house.account.reshaper._reserved, house.container, (range_id,))
+    return Reservation(house.account.reshaper._reserved, house.container, (range_id,))
 
 
 # Everything at once.

@@ -38,7 +38,7 @@ async def filled(house: AccountHouse[VirtualClock]) -> Container:
 
 
 async def read(house: AccountHouse[VirtualClock], container: Container, most: int, seed: int = 1) -> list[Any]:
-    return [json.loads(line) async for line in item_lines(container, house.clock, most, seed)]
+    return [json.loads(line) async for line in item_lines(container, most, seed)]
 
 
 async def test_all_items_are_read_if_they_are_few(house: AccountHouse[VirtualClock], with_limits: WithLimits) -> None:
@@ -68,7 +68,7 @@ async def test_a_sample_has_items_of_all_times_and_partitions(
 async def test_lines_have_no_line_breaks(house: AccountHouse[VirtualClock]) -> None:
     container = await house.create()
     await house.put(container, {"id": "1", "pk": "a", "text": "one\ntwo"})
-    (line,) = [line async for line in item_lines(container, house.clock, 10, 1)]
+    (line,) = [line async for line in item_lines(container, 10, 1)]
     assert b"\n" not in line and json.loads(line)["text"] == "one\ntwo"
     empty = await house.create("empty")
     assert await read(house, empty, 10) == []

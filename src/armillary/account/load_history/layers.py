@@ -19,6 +19,7 @@ from armillary.partition.meter import FullKey, Meter
 _COLUMN_OVERHEAD_BYTES = 200
 _RESHAPES_KEPT = 1_000
 _KEYS_KEPT = 12  # minutes
+KEYS_NOTED_MAX = 64  # of a partition
 _Sizes = tuple["array[int]", "array[int]", "array[int]"]
 
 
@@ -119,6 +120,10 @@ class ContainerHistory:
         """A meter is given up: take what it has, the open column included."""
         self.left_full_keys = [*self.left_full_keys, *meter.full_keys][-limits.METERED_FULL_KEYS_MAX :]
         self._store(container, meter.load.take_all(), now_s)
+
+    def add(self, container: Container, counts: Iterable[RowCounts], now_s: float) -> None:
+        """The same of a meter of another process."""
+        self._store(container, counts, now_s)
 
     def _store(self, container: Container, counts: Iterable[RowCounts], now_s: float) -> None:
         by_column: dict[int, list[RowCounts]] = {}
@@ -259,7 +264,7 @@ class ContainerHistory:
 
     def note_keys(self, container: Container, now_s: float) -> None:
         """Remember what the busiest keys have been charged by now, so that the load of a window can be told."""
-        count = max(8, min(64, limits.HISTORY_KEYS_NOTED // len(container.partitions)))
+        count = max(8, min(KEYS_NOTED_MAX, limits.HISTORY_KEYS_NOTED // len(container.partitions)))
         for range_id in self.noted.keys() - container.partitions.keys():
             del self.noted[range_id]
         for range_id, partition in container.partitions.items():

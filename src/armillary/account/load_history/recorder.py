@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from armillary import limits
 from armillary.account.container import Container
 from armillary.account.load_history.columns import PackedColumn
-from armillary.account.load_history.layers import ContainerHistory, Reshaped
+from armillary.account.load_history.layers import KEYS_NOTED_MAX, ContainerHistory, Reshaped
 from armillary.account.load_history.stored_history import Runs, StoredHistory
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
+from armillary.partition.load_rows import RowCounts
 from armillary.partition.meter import Meter
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,10 @@ class LoadHistory:
         self._minute = self._now_minute()
         self._unsaved: list[tuple[ContainerHistory, PackedColumn]] = []
         self._saved_reshapes: dict[bytes, float] = {}  # the time of the last that was saved, by rid
+        # Of several processes, the first one collects: it asks the others for their figures, among them the columns of
+        # partitions that are gone. These are kept for it here.
+        self.refresh: Callable[[int], Awaitable[None]] | None = None
+        self._left_rows: dict[bytes, list[RowCounts]] | None = None
 
     @property
     def is_on(self) -> bool:
@@ -67,7 +72,7 @@ class LoadHistory:
         self._containers = containers
         for rid in [each for each in self._histories if not is_known(each)]:
             del self._histories[rid]
-        if self.is_on:
+        if self.is_on and self._left_rows is None:
             self._task = asyncio.create_task(self._keep_up())
             self._task.add_done_callback(_report)
 
@@ -76,11 +81,28 @@ class LoadHistory:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+            if self.refresh is not None:
+                await self.refresh(0)
             for container in self._containers():
                 history = self._histories.get(container.record.rid)
                 if history is not None:
                     history.collect(container, self._clock.now_s(), is_last=True)
             await self._save(is_last=True)
+
+    # Several processes.
+
+    def leave_to_first(self) -> None:
+        """Another process collects what is counted here."""
+        self._left_rows = {}
+
+    def take_left_rows(self, rid: bytes) -> list[RowCounts]:
+        return self._left_rows.pop(rid, []) if self._left_rows is not None else []
+
+    def add_rows(self, container: Container, rows: list[RowCounts]) -> None:
+        """Columns of another process's partitions that are gone."""
+        history = self._histories.get(container.record.rid)
+        if history is not None and rows:
+            history.add(container, rows, self._clock.now_s())
 
     # Containers.
 
@@ -94,6 +116,9 @@ class LoadHistory:
         container.on_left = lambda meter: self._take_last(container, meter)
 
     def _take_last(self, container: Container, meter: Meter) -> None:
+        if self._left_rows is not None:
+            self._left_rows.setdefault(container.record.rid, []).extend(meter.load.take_all())
+            return
         history = self._histories.get(container.record.rid)
         if history is not None:
             history.take_last(container, meter, self._clock.now_s())
@@ -101,6 +126,7 @@ class LoadHistory:
     def leave(self, rid: bytes) -> None:
         """A container was deleted."""
         self._histories.pop(rid, None)
+        self.take_left_rows(rid)
 
     def of(self, container: Container) -> ContainerHistory:
         history = self._histories.get(container.record.rid)
@@ -141,6 +167,8 @@ class LoadHistory:
             return
         self._column = column
         is_minute_over = minute != self._minute
+        if self.refresh is not None:
+            await self.refresh(KEYS_NOTED_MAX if is_minute_over else 0)
         for container in self._containers():
             history = self._histories.get(container.record.rid)
             if history is None or container.is_retired:

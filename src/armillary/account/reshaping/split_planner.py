@@ -18,16 +18,17 @@ from functools import partial
 from itertools import pairwise
 
 from armillary import limits
-from armillary.account.catalog.allocation import NewStore
+from armillary.account.catalog.allocation import NewStore, place_of_store
 from armillary.account.catalog.container_state import ContainerState, ReshapeChild, ReshapeState
 from armillary.account.container import Container
 from armillary.account.registry import Registry
+from armillary.account.reshaping.reservations import Reservation
 from armillary.account.reshaping.retirement import Retirement
 from armillary.account.reshaping.split_and_merge import POINTS, Reshape, tell_point
 from armillary.account.throughput.budgets import Budgets
 from armillary.account.throughput.provisioning import throughput_of
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.ranges import midpoint
+from armillary.model.ranges import KeyRange, midpoint
 from armillary.partition.partition import Partition
 from armillary.partition.reshaping import split_point
 from armillary.partition.upkeep.background_throttle import Throttle
@@ -84,11 +85,13 @@ class Reshaper:
 
     # On request.
 
-    async def split(self, container: Container, range_id: int, boundary: bytes | None = None) -> Reshape:
+    async def split(
+        self, container: Container, range_id: int, boundary: bytes | None = None, reason: str = REQUEST
+    ) -> Reshape:
         """Divide a range, at the middle of what it holds unless a boundary is given. Returns when that has begun."""
         container.partition_by_id(str(range_id))
-        reservation = _Reservation(self._reserved, container, (range_id,))
-        return await self._split(container, range_id, boundary, REQUEST, reservation)
+        reservation = Reservation(self._reserved, container, (range_id,))
+        return await self._split(container, range_id, boundary, reason, reservation)
 
     async def merge(self, container: Container, low_id: int, high_id: int) -> Reshape:
         """Make one range of two neighbours. Returns when that has begun."""
@@ -100,7 +103,7 @@ class Reshaper:
         if low.high != high.low or low is high:
             raise bad_request(f"The ranges {low_id} and {high_id} are not neighbours: only those can be merged.")
         self._check_mergeable(container, [container.partitions[each.id] for each in (low, high)])
-        with _Reservation(self._reserved, container, (low.id, high.id)) as reservation:
+        with Reservation(self._reserved, container, (low.id, high.id)) as reservation:
             children = [(low.low, high.high)]
             return await self._begin(container, (low.id, high.id), children, REQUEST, reservation)
 
@@ -153,7 +156,7 @@ class Reshaper:
         if entry is not None and not container.is_retired:
             self._start(container, entry, is_fresh=False)
 
-    async def hold_still(self, container: Container) -> _Reservation:
+    async def hold_still(self, container: Container) -> Reservation:
         """Keep a container's ranges as they are until the returned reservation is left. Running reshapes are
         cancelled."""
         while True:
@@ -163,7 +166,7 @@ class Reshaper:
                 else:
                     await self.cancel(reshape)
             try:
-                return _Reservation(self._reserved, container, tuple(container.partitions))
+                return Reservation(self._reserved, container, tuple(container.partitions))
             except Failure:
                 await asyncio.sleep(0)  # one is about to begin
 
@@ -183,10 +186,21 @@ class Reshaper:
     def running(self, container: Container | None = None) -> list[Reshape]:
         return [each for each in self._running.values() if container is None or each.container is container]
 
+    def shown(self, container: Container | None = None) -> list[Reshape]:
+        """Those of other processes too."""
+        return self.running(container)
+
     @property
     def is_idle(self) -> bool:
         """Nothing is going on, nor about to begin."""
         return not self._running and not self._tasks
+
+    def reserve(self, rid: bytes, range_id: int, *, is_reserved: bool) -> None:
+        """Another process splits or merges a range, or does not any more."""
+        if is_reserved:
+            self._reserved.add((rid, range_id))
+        else:
+            self._reserved.discard((rid, range_id))
 
     def is_reshaping(self, partition: Partition, container: Container) -> bool:
         return (container.record.rid, partition.range.id) in self._reserved
@@ -234,6 +248,10 @@ class Reshaper:
             event.set()
         return len(events)
 
+    async def let_go_on(self, reshape: Reshape | None = None) -> int:
+        """The same, in other processes too."""
+        return self.advance(reshape)
+
     def is_paused(self, reshape: Reshape) -> bool:
         return reshape in self._paused
 
@@ -271,7 +289,10 @@ class Reshaper:
         partitions = [container.partitions[each.id] for each in container.map.ranges]
         if sum(each.head.size_bytes for each in partitions) / count >= self._small_bytes:
             return
-        low, high = min(pairwise(partitions), key=lambda pair: pair[0].head.size_bytes + pair[1].head.size_bytes)
+        pairs = [pair for pair in pairwise(partitions) if are_together(pair[0].range, pair[1].range)]
+        if not pairs:
+            return
+        low, high = min(pairs, key=lambda pair: pair[0].head.size_bytes + pair[1].head.size_bytes)
         if low.head.size_bytes + high.head.size_bytes < self._small_bytes:
             await self._try(self.merge(container, low.range.id, high.range.id), container)
 
@@ -314,10 +335,10 @@ class Reshaper:
 
     def _outgrown(self, container: Container, partition: Partition) -> None:
         if container.key is not None and (container.record.rid, partition.range.id) not in self._reserved:
-            reservation = _Reservation(self._reserved, container, (partition.range.id,))
+            reservation = Reservation(self._reserved, container, (partition.range.id,))
             self._spawn(self._try(self._split_outgrown(container, partition, reservation), container))
 
-    async def _split_outgrown(self, container: Container, partition: Partition, reservation: _Reservation) -> None:
+    async def _split_outgrown(self, container: Container, partition: Partition, reservation: Reservation) -> None:
         try:
             await self._split(container, partition.range.id, None, STORAGE, reservation)
         except Failure as failure:
@@ -330,7 +351,7 @@ class Reshaper:
     # Beginning.
 
     async def _split(
-        self, container: Container, range_id: int, boundary: bytes | None, reason: str, reservation: _Reservation
+        self, container: Container, range_id: int, boundary: bytes | None, reason: str, reservation: Reservation
     ) -> Reshape:
         with reservation:
             partition = container.partition_by_id(str(range_id))
@@ -370,7 +391,7 @@ class Reshaper:
         parents: tuple[int, ...],
         children: list[tuple[bytes, bytes]],
         reason: str,
-        reservation: _Reservation,
+        reservation: Reservation,
     ) -> Reshape:
         def change(state: ContainerState, new_store: NewStore) -> ContainerState:
             made = tuple([ReshapeChild(low, high, new_store(self._registry.place)) for low, high in children])
@@ -427,7 +448,7 @@ class Reshaper:
         free = [each for each in container.partitions.values() if (rid, each.range.id) not in self._reserved]
         free.sort(key=lambda each: (each.head.size_bytes, _width(each)), reverse=True)
         for partition in free[:missing]:
-            reservation = _Reservation(self._reserved, container, (partition.range.id,))
+            reservation = Reservation(self._reserved, container, (partition.range.id,))
             split = self._split(container, partition.range.id, None, THROUGHPUT, reservation)
             self._spawn(self._try(split, container))
 
@@ -460,33 +481,13 @@ class Reshaper:
         return max(1, len(self._running))
 
 
+def are_together(one: KeyRange, other: KeyRange) -> bool:
+    """Whether one process holds both."""
+    return place_of_store(one.store) == place_of_store(other.store)
+
+
 class _OneKey(Failure):
     """All items have one partition key, so there is no boundary."""
-
-
-class _Reservation:
-    """Keeps others from reshaping the same ranges, until the reshape is over or did not begin."""
-
-    def __init__(self, reserved: set[tuple[bytes, int]], container: Container, range_ids: tuple[int, ...]) -> None:
-        self._reserved = reserved
-        self._keys = {(container.record.rid, each) for each in range_ids}
-        self._is_kept = False
-        if not self._keys.isdisjoint(self._reserved):
-            raise Failure(
-                Kind.CONFLICT,
-                f"Range {' or '.join(map(str, range_ids))} is being split or merged already. Wait until that is done.",
-            )
-        self._reserved |= self._keys
-
-    def __enter__(self) -> _Reservation:
-        return self
-
-    def keep(self) -> None:
-        self._is_kept = True
-
-    def __exit__(self, *_: object) -> None:
-        if not self._is_kept:
-            self._reserved -= self._keys
 
 
 def _width(partition: Partition) -> int:

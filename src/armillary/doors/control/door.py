@@ -109,7 +109,13 @@ class ControlDoor:
                     await before_write(self.account, topology)
             if self.account.captures.is_on:
                 request.details = notes.begin("control")
-            return await action(Call(self, request, names, query, access))
+            if self.account.stand_ins is None:
+                return await action(Call(self, request, names, query, access))
+            await self.account.refresh_figures()
+            answer = await action(Call(self, request, names, query, access))
+            if method != "GET":
+                await self.account.spread_controls()
+            return answer
         except Failure as failure:
             return await self.refusal(request, failure)
 

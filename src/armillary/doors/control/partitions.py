@@ -27,12 +27,13 @@ async def show_partitions(call: Call) -> Response:
     content: dict[str, Any] = {
         "database": container.database.name,
         "container": container.name,
-        "partitions": [_partition(each, since) for each in overview.partition_figures(container)],
+        "partitions": [_partition(call, each, since) for each in overview.partition_figures(container)],
         "ancestors": _ancestors(container),
         "reshapes": of_container(call, container),
     }
     if asked.get("keys") != "none":  # looking for the largest reads up to a million entries
-        largest = await overview.largest_keys(container, count, call.account.clock)
+        await call.account.refresh_figures(count)
+        largest = await overview.largest_keys(container, count)
         keys_of_range = largest.spread.keys_of_range
         for each in content["partitions"]:
             each["keys"] = keys_of_range.get(each["id"], 0) if largest.is_complete else None
@@ -44,7 +45,8 @@ async def show_keys(call: Call) -> Response:
     count = call.count("top", limits.OVERVIEW_TOP_DEFAULT, limits.OVERVIEW_TOP_MAX)
     container = call.container()
     names = {"database": container.database.name, "container": container.name}
-    largest = await overview.largest_keys(container, count, call.account.clock)
+    await call.account.refresh_figures(count)
+    largest = await overview.largest_keys(container, count)
     return call.answer({**names, **await _keys(container, largest, count)})
 
 
@@ -75,9 +77,9 @@ def _beginnings(call: Call, container: Container) -> dict[int, float]:
     return {child: each.time_s for each in history.of(container).reshapes for child in each.children}
 
 
-def _partition(figures: PartitionFigures, since: dict[int, float]) -> dict[str, Any]:
+def _partition(call: Call, figures: PartitionFigures, since: dict[int, float]) -> dict[str, Any]:
     spent = figures.spent_ru
-    return {
+    content = {
         "id": figures.range.id,
         "low": figures.range.low.hex().upper(),
         "high": figures.range.high.hex().upper(),
@@ -95,6 +97,9 @@ def _partition(figures: PartitionFigures, since: dict[int, float]) -> dict[str, 
         "wouldBeRefused": figures.totals.would_be_refused,
         "full": figures.totals.full,
     }
+    if call.account.stand_ins is not None:
+        content["process"] = figures.process
+    return content
 
 
 def _key(figures: KeyFigures) -> dict[str, Any]:

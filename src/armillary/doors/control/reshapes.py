@@ -9,6 +9,7 @@ from typing import Any
 
 from armillary.account.container import Container
 from armillary.account.reshaping.split_and_merge import POINTS, Reshape
+from armillary.account.reshaping.split_planner import are_together
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.json_members import shown
@@ -47,7 +48,7 @@ async def list_reshapes(call: Call) -> Response:
 
 async def list_all_reshapes(call: Call) -> Response:
     call.query()
-    found = [reshape_json(call, each) for each in call.account.reshaper.running()]
+    found = [reshape_json(call, each) for each in call.account.reshaper.shown()]
     return call.answer({"reshapes": found, "points": list(POINTS), "pauses": call.account.reshaper.pauses})
 
 
@@ -71,11 +72,11 @@ async def advance(call: Call) -> Response:
     """Let one that has stopped go on, or all that have."""
     call.fields("nothing").end()
     reshape = _find(call) if call.names else None
-    return call.answer({"advanced": call.account.reshaper.advance(reshape)})
+    return call.answer({"advanced": await call.account.reshaper.let_go_on(reshape)})
 
 
 def of_container(call: Call, container: Container) -> list[dict[str, Any]]:
-    return [reshape_json(call, each) for each in call.account.reshaper.running(container)]
+    return [reshape_json(call, each) for each in call.account.reshaper.shown(container)]
 
 
 def reshape_json(call: Call, reshape: Reshape) -> dict[str, Any]:
@@ -100,14 +101,14 @@ def reshape_json(call: Call, reshape: Reshape) -> dict[str, Any]:
 
 def _find(call: Call) -> Reshape:
     container, text = call.container(), call.names[2]
-    for reshape in call.account.reshaper.running(container):
+    for reshape in call.account.reshaper.shown(container):
         if str(reshape.number) == text:
             return reshape
     raise Failure(Kind.NOT_FOUND, f"'{container.name}' has no running split or merge with the number '{shown(text)}'.")
 
 
 def _largest(call: Call, container: Container) -> int:
-    busy = {parent for each in call.account.reshaper.running(container) for parent in each.parents}
+    busy = {parent for each in call.account.reshaper.shown(container) for parent in each.parents}
     free = [each for each in container.partitions.values() if each.range.id not in busy]
     if not free:
         raise Failure(Kind.CONFLICT, "All partitions are being split or merged already. Wait until that is done.")
@@ -116,9 +117,11 @@ def _largest(call: Call, container: Container) -> int:
 
 def _smallest(call: Call, container: Container) -> tuple[int, int]:
     """The two neighbours that hold the least together."""
-    busy = {parent for each in call.account.reshaper.running(container) for parent in each.parents}
+    busy = {parent for each in call.account.reshaper.shown(container) for parent in each.parents}
     pairs = [
-        (low.id, high.id) for low, high in pairwise(container.map.ranges) if low.id not in busy and high.id not in busy
+        (low.id, high.id)
+        for low, high in pairwise(container.map.ranges)
+        if low.id not in busy and high.id not in busy and are_together(low, high)
     ]
     if not pairs:
         raise bad_request(f"The container '{container.name}' has no two neighbouring partitions that could be merged.")

@@ -121,7 +121,7 @@ class SmallAccount:
 
     async def stored(self) -> StoredFigures:
         figures = overview.partition_figures(self.container)
-        largest = await overview.largest_keys(self.container, 1, self.clock)
+        largest = await overview.largest_keys(self.container, 1)
         return StoredFigures(
             len(figures),
             sum(each.size_bytes for each in figures),

@@ -125,6 +125,16 @@ class Runtime:
             slow_ms=parsed.get("logSlowMs", self.request_log.slow_ms),
         )
 
+    def follow(self, settings: Mapping[str, Any]) -> None:
+        """Have those of the first process, by the names of `shown`."""
+        self._set(
+            is_read_only=settings["readOnly"],
+            log_level=settings["logLevel"],
+            requests=settings["logRequests"],
+            slow_ms=settings["logSlowMs"],
+            is_told=False,
+        )
+
     def use(self, settings: Settings) -> None:
         """The settings were read again."""
         self._reserve_bytes = settings.reserve_bytes()
@@ -138,7 +148,7 @@ class Runtime:
             slow_ms=settings.log_slow_ms,
         )
 
-    def _set(self, *, is_read_only: bool, log_level: str, requests: str, slow_ms: int) -> None:
+    def _set(self, *, is_read_only: bool, log_level: str, requests: str, slow_ms: int, is_told: bool = True) -> None:
         before = self.shown()
         self.is_read_only = is_read_only
         if log_level != self.log_level:
@@ -147,7 +157,7 @@ class Runtime:
         self.request_log.requests, self.request_log.slow_ms = requests, slow_ms
         self._apply()
         changed = {name: value for name, value in self.shown().items() if value != before[name]}
-        if changed:
+        if changed and is_told:
             audit.record("runtime.changed", **changed)
 
     # Watching.

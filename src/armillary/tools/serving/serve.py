@@ -99,7 +99,9 @@ async def _serve(
             if settings.processes > 1:
                 from armillary.tools.serving.processes.first_process import open_divided_server  # likewise
 
-                doors, listeners, others = await open_divided_server(opened, settings, machine, crowd, hidden, runtime)
+                doors, listeners, others = await open_divided_server(
+                    opened, settings, machine, clock, crowd, hidden, runtime
+                )
                 failed = others.failed
             else:
                 doors, listeners = await open_server(opened, settings, machine, clock, crowd, hidden, runtime)

@@ -12,6 +12,7 @@ _VISITS: Final = "armillary.account.visits"
 _PARTITION: Final = "armillary.partition"
 _QUERIES: Final = "armillary.account.queries"
 _PROCESSES: Final = "armillary.processes"
+_INSIGHT: Final = "armillary.insight"
 _LANGUAGES: Final = "armillary.languages"
 _CONDITIONS: Final = "armillary.query.conditions"
 
@@ -21,6 +22,7 @@ CLASSES: Final = {
     "answered": f"{_VISITS}.elsewhere.questions:Answered",
     "figures": f"{_VISITS}.elsewhere.questions:Figures",
     "entry": f"{_VISITS}.elsewhere.page_entries:Entry",
+    "read-view": f"{_VISITS}.elsewhere.questions:ReadView",
     "pay-page": f"{_VISITS}.elsewhere.questions:PayPage",
     "leave-page": f"{_VISITS}.elsewhere.questions:LeavePage",
     "read-slice": f"{_QUERIES}.elsewhere.slice_questions:ReadSlice",
@@ -62,6 +64,38 @@ CLASSES: Final = {
     "end-process": f"{_PROCESSES}.process_questions:EndProcess",
     "answer-request": "armillary.tools.serving.processes.forwarded_requests:AnswerRequest",
     "request-answered": "armillary.tools.serving.processes.forwarded_requests:Answered",
+    "ask-controls": f"{_PROCESSES}.server_controls:AskControls",
+    "use-controls": f"{_PROCESSES}.server_controls:UseControls",
+    "server-controls": f"{_PROCESSES}.server_controls:ServerControls",
+    "fire-rule": f"{_PROCESSES}.server_controls:FireRule",
+    "record-event": f"{_PROCESSES}.server_controls:RecordEvent",
+    "fault-rule": "armillary.account.faults:FaultRule",
+    "clock-position": "armillary.clock:ClockPosition",
+    # Figures.
+    "tell-figures": f"{_PROCESSES}.told_figures:TellFigures",
+    "process-told": f"{_PROCESSES}.told_figures:ProcessTold",
+    "container-told": f"{_PROCESSES}.told_figures:ContainerTold",
+    "partition-told": f"{_PROCESSES}.told_figures:PartitionTold",
+    "reshape-told": "armillary.account.reshaping.told_reshapes:ReshapeTold",
+    "begin-split": f"{_PROCESSES}.divided_reshaper:BeginSplit",
+    "begin-merge": f"{_PROCESSES}.divided_reshaper:BeginMerge",
+    "cancel-reshape": f"{_PROCESSES}.divided_reshaper:CancelReshape",
+    "advance-reshapes": f"{_PROCESSES}.divided_reshaper:AdvanceReshapes",
+    "reshape-progress": f"{_PARTITION}.reshaping.copying:Progress",
+    "meter-figures": f"{_PARTITION}.meter:MeterFigures",
+    "meter-totals": f"{_PARTITION}.meter:Totals",
+    "full-key": f"{_PARTITION}.meter:FullKey",
+    "row-counts": f"{_PARTITION}.load_rows:RowCounts",
+    "range-rows": f"{_PARTITION}.load_rows:RangeRows",
+    "partition-range": "armillary.model.ranges:KeyRange",
+    "sizes-of": "armillary.account.overview:SizesOf",
+    "look-at-sizes": "armillary.account.overview:LookAtSizes",
+    "sizes-seen": "armillary.account.overview:SizesSeen",
+    "sample-places": f"{_INSIGHT}.sampling:SamplePlaces",
+    "take-items": f"{_INSIGHT}.sampling:TakeItems",
+    "number-stretches": f"{_INSIGHT}.item_lines:NumberStretches",
+    "run-of-items": f"{_INSIGHT}.item_lines:RunOfItems",
+    "pick-items": f"{_INSIGHT}.item_lines:PickItems",
     # Recipes of selections.
     "items-recipe": "armillary.query.recipes:ItemsRecipe",
     "partial-recipe": "armillary.query.recipes:PartialRecipe",

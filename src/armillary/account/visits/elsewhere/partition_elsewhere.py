@@ -11,30 +11,40 @@ from armillary.account.container import Container
 from armillary.account.visits.elsewhere.page_entries import Entry
 from armillary.account.visits.elsewhere.place import Place
 from armillary.account.visits.elsewhere.place import ask as ask_place
-from armillary.account.visits.elsewhere.questions import Answered, Asked, CountRefusal, Figures, LeavePage, PayPage
+from armillary.account.visits.elsewhere.questions import (
+    Answered,
+    Asked,
+    CountRefusal,
+    Figures,
+    LeavePage,
+    PayPage,
+    ReadView,
+)
+from armillary.account.visits.view_readings import Found, ViewReading
 from armillary.account.visits.visits import Done, Visit, note_failure
 from armillary.clock import Clock
 from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.partition.budget import HUNDREDTHS, READ_DEPOSIT, Ask
 from armillary.partition.history.log import new_head
-from armillary.partition.meter import NOT_COUNTED, Meter
+from armillary.partition.meter import NOT_COUNTED
 from armillary.partition.operations import MemberFailed
 from armillary.partition.partition import Partition
+from armillary.partition.told_meter import ToldMeter
 
 
 class NotHere(AssertionError):
     """What needs the state of a partition was asked of its stand-in."""
 
 
-class MeterElsewhere(Meter):
+class MeterElsewhere(ToldMeter):
     """Pages enter the partition at its place, with the first slice that is read of it, and pay there. All else that a
     meter refuses, counts and spends is done there with the visits."""
 
     def __init__(self, clock: Clock, place: Place, container: bytes, range_id: int) -> None:
-        super().__init__(clock)
+        super().__init__(clock, place.number)
         self._place = place
-        self._container = container
+        self.container = container
         self._range_id = range_id
         self._entries: dict[int, Entry] = {}
         self._next = 0
@@ -58,7 +68,7 @@ class MeterElsewhere(Meter):
     def spend(self, charge_ru: float, epk: bytes | None, ticket: int = NOT_COUNTED, ask: Ask | None = None) -> float:
         charged = round(charge_ru * HUNDREDTHS)
         entry = self._entries.pop(ticket, None)
-        paid = PayPage(self._container, self._range_id, charged, epk, ask, entry.id if entry is not None else None)
+        paid = PayPage(self.container, self._range_id, charged, epk, ask, entry.id if entry is not None else None)
         self._place.tell(paid)
         return charged / HUNDREDTHS
 
@@ -114,6 +124,10 @@ class PartitionElsewhere(Partition):
         if done is not None and is_counted and container.recording is not None:
             container.recording.add(visit.notes(done), (self.range.id,))
         return done
+
+    async def read_view(self, reading: ViewReading[Found]) -> Found:
+        found: Found = await ask_place(self.place, ReadView(self.meter.container, self.range.id, reading), self.clock)
+        return found
 
     def refused(self, container: Container, failure: Failure, epk: bytes | None) -> None:
         """Have the place count a refusal that no visit led to."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from armillary import limits
 from armillary.account.visits import visits
 from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
+from armillary.account.visits.view_readings import ViewReading, read_view
 from armillary.account.visits.visits import Visit
-from armillary.errors import Failure
+from armillary.errors import Failure, Kind
 from armillary.partition.budget import HUNDREDTHS, Ask
 from armillary.partition.meter import NOT_COUNTED
 from armillary.partition.partition import Partition
@@ -59,6 +61,25 @@ class Asked(Question):
         if done is None:
             await partition.released()
         return Answered(done, figures_of(partition), container.state.next_range)
+
+
+@dataclass(slots=True)
+class ReadView(Question):
+    """A reading for figures, of one partition."""
+
+    container: bytes  # rid
+    range_id: int
+    reading: ViewReading[Any]
+
+    async def answer(self, here: LocalPlace) -> Any:
+        partition = here.container(self.container).partitions.get(self.range_id)
+        if partition is None or partition.is_elsewhere:
+            raise Failure(
+                Kind.UNAVAILABLE,
+                "The partition was split, merged or moved meanwhile. Try again.",
+                retry_after_ms=limits.CLUSTER_RETRY_MS,
+            )
+        return await read_view(partition, self.reading)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
+from armillary import limits
 from armillary.account.container import Container
 from armillary.doors.control.call import Call
 from armillary.errors import bad_request
@@ -24,6 +25,7 @@ async def show_verdict(call: Call) -> Response:
     since_s = _since(asked.get("since"))
     containers = [call.container(), *_others(call, asked.get("with"))]
     judged: list[tuple[Figures, Verdict]] = []
+    await call.account.refresh_figures(limits.HISTORY_KEYS_NOTED)
     for container in containers:
         figures = await measure(call.account, container, since_s)
         judged.append((figures, judge(figures)))

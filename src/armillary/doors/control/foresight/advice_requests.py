@@ -48,7 +48,7 @@ async def begin_advice(call: Call) -> Response:
     await asyncio.sleep(0)  # a request is started without a task, and a job needs one
     container = _container(call, name)
     refuse_cluster(call)
-    task["figures"] = await exact_figures(container, call.account.clock)
+    task["figures"] = await exact_figures(container)
     return _begun_on_container(call, task, container, capture_id)
 
 
@@ -109,7 +109,7 @@ def _container_rows(call: Call, container: Container, capture_id: str | None, se
             yield capture_line(part)
             number += 1
         try:
-            async for line in item_lines(container, account.clock, limits.ADVICE_ROWS_MAX, seed):
+            async for line in item_lines(container, limits.ADVICE_ROWS_MAX, seed):
                 yield line
         except Failure as failure:
             if failure.kind is not Kind.RANGE_GONE:

@@ -22,7 +22,7 @@ async def show_figures(call: Call) -> Response:
     call.query()
     refuse_cluster(call)
     container = call.container()
-    figures = await exact_figures(container, call.account.clock)
+    figures = await exact_figures(container)
     body = container.record.body
     policies = {name: body[name] for name in ("indexingPolicy", "uniqueKeyPolicy") if name in body}
     partition_limits = PartitionLimits.of(call.account.settings).to_json()
@@ -43,7 +43,7 @@ async def send_items(call: Call) -> Response:
         lines: list[bytes] = []
         size_bytes = 0
         try:
-            async for line in item_lines(container, call.account.clock, count, seed, page):
+            async for line in item_lines(container, count, seed, page):
                 lines.append(line)
                 size_bytes += len(line)
                 if size_bytes > limits.SAMPLE_PAGE_BYTES_MAX or len(lines) > limits.SAMPLE_PAGE_ITEMS_MAX:

@@ -38,6 +38,7 @@ async def watch(call: Call) -> Response:
 
     async def pause(left_s: float) -> None:
         await events.wait(min(left_s, view.next_look_s()))
+        await call.account.refresh_figures()
 
     await call.services.long_polls.until(lambda: view.has_changed(since), wait_ms, pause)
     return await _packed(call, call.answer(view.content(since)))

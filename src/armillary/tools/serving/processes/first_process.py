@@ -33,6 +33,7 @@ async def open_divided_server(
     opened: AsyncExitStack,
     settings: Settings,
     machine: Clock,
+    clock: Clock,
     crowd: Crowd,
     hidden: set[str | None],
     runtime: Runtime,
@@ -52,7 +53,8 @@ async def open_divided_server(
     control_key = control_key_of(settings, machine)
     certificate = await asyncio.to_thread(DoorTls(settings, machine).shared_certificate)
     others = FurtherProcesses(settings, machine, here, (control_key, certificate))
-    account = DividedAccount(divided, machine, account_settings(settings), here)
+    account = DividedAccount(divided, clock, account_settings(settings), here)
+    account.controls.runtime = runtime
     opened.push_async_callback(others.close)
     await account.begin()
     opened.push_async_callback(account.close)

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from armillary.clock import Clock, SystemClock
+from armillary.clock import Clock, MovableClock, SystemClock
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
 from armillary.net.connection_limits import Crowd
 from armillary.net.http import DoorsByPrefix
@@ -112,11 +112,13 @@ class FurtherProcess:
     async def _open(self, opened: AsyncExitStack, engine: Engine) -> tuple[Doors, Kept]:
         divided = DividedEngine(engine, self._places.number, self._replica)
         divided.drop_elsewhere = self._here.drop_store
-        account = DividedAccount(divided, self._machine, further_settings(self._settings), self._here)
+        clock = MovableClock() if self._settings.clock == "movable" else self._machine
+        account = DividedAccount(divided, clock, further_settings(self._settings), self._here)
+        account.controls.runtime = runtime = Runtime(self._settings, self._machine)
+        await account.controls.ask()
         await account.begin()
         opened.push_async_callback(account.close)
         self._here.open(account)
-        runtime = Runtime(self._settings, self._machine)
         runtime.hidden = self._hidden
         kept = Kept.made(self._settings, self._machine, self._setup.control_key, runtime)
         doors = await make_doors(self._settings, account, self._machine, kept, self._hidden)
