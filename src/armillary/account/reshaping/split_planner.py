@@ -197,10 +197,8 @@ class Reshaper:
 
     def reserve(self, rid: bytes, range_id: int, *, is_reserved: bool) -> None:
         """Another process splits or merges a range, or does not any more."""
-        if is_reserved:
-            self._reserved.add((rid, range_id))
-        else:
-            self._reserved.discard((rid, range_id))
+        change = self._reserved.add if is_reserved else self._reserved.discard
+        change((rid, range_id))
 
     def is_reshaping(self, partition: Partition, container: Container) -> bool:
         return (container.record.rid, partition.range.id) in self._reserved
