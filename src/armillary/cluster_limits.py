@@ -106,6 +106,7 @@ REMEMBERED_MAX = 50_000  # answers to writes, each for twice that time
 REMEMBERED_BYTES_MAX = 64 * _MB  # of them
 PAGE_ENTRIES_MAX = 10_000  # partitions that pages of other processes have entered and not paid for
 PAGE_ENTRY_SECONDS = 180.0  # since the last slice was read; then the deposit is given back
+SLICES_AHEAD_MAX = 8  # partitions of other processes that one page reads at the same time, before their turn
 REMEMBERED_ASKERS_MAX = 1_000  # processes of which it is known how far their writes are forgotten
 PROCESSES_MAX = 64  # of one server: a process has hundreds of megabytes of caches (ours)
 LOCK_SECONDS_MAX = 60.0  # that a change of the catalog waits for those of other processes

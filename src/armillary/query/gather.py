@@ -95,6 +95,8 @@ class Gather:
         self._open = deque(sources)  # one after the other, where rows are not merged
         self._merge: OrderedMerge[Source] = OrderedMerge()  # of all of them, where rows are
         self._collector = Collector(selection)
+        # Of one read of a source: some are read ahead, and together they hold about a page.
+        self._read_bytes = limits.PAGE_BYTES_MAX // min(max(1, len(sources)), limits.SLICES_AHEAD_MAX)
         stage = selection.stages[0]
         self._is_grouped = stage.grouping is not None
         self._ranked: _Ranked | None = None
@@ -139,7 +141,7 @@ class Gather:
     async def _next(self) -> list[bytes]:
         """Some rows, perhaps none yet: at most one read, so that the time can be looked at in between."""
         if self._open:
-            page = await self._open[0].read(limits.PAGE_ITEMS_MAX, limits.PAGE_BYTES_MAX)
+            page = await self._open[0].read(limits.PAGE_ITEMS_MAX, self._read_bytes)
             if page.position is None:
                 self._open.popleft()
             return page.rows

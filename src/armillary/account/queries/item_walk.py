@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from armillary import limits, work
 from armillary.account.account import Account
 from armillary.account.captures.notes import Note, query_note
 from armillary.account.container import Container
+from armillary.account.queries.elsewhere.reading_ahead import count_ahead
 from armillary.account.queries.elsewhere.slices import SliceElsewhere
 from armillary.account.queries.partition_slices import (
+    BegunPage,
     GivenPage,
     PageAnswer,
     PageRequest,
@@ -25,6 +26,8 @@ from armillary.account.queries.partition_slices import (
     Tally,
     count_work,
     out_of_time,
+    place_of,
+    position_of,
     shares_of,
 )
 from armillary.account.queries.positioned_rows import MergedRows, PositionedRows, Reading, SeenRows
@@ -38,6 +41,7 @@ from armillary.model.keys import NO_KEY, Key
 from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED
 from armillary.partition.budget import QUERY_DEPOSIT, READ_DEPOSIT
+from armillary.partition.meter import NOT_COUNTED
 from armillary.partition.operations import Result
 from armillary.partition.partition import Partition
 from armillary.query import continuation_token
@@ -51,15 +55,6 @@ from armillary.query.row_json import dump_large
 from armillary.query.selection import Selection
 
 AskWhole = Callable[[Container, Sequence[Slice], PageRequest, FeedOptions], Awaitable[GivenPage | None]]
-
-
-class BegunPage(NamedTuple):
-    """What was read of a page before its walk began, of the one partition that it begins with."""
-
-    part: Slice
-    page: Page
-    is_out_of_time: bool
-    begun_s: float
 
 
 class ItemWalk(PageWalk[Slice]):
@@ -89,6 +84,7 @@ class ItemWalk(PageWalk[Slice]):
         if options.continuation is not None:
             self._go_on(options.continuation)
         self._begun: BegunPage | None = None
+        self._ahead: list[Slice] = []  # that were begun before their turn
         self._is_feed = is_feed
         self.ask_whole: AskWhole | None = None  # asks one other place for the page, if it holds all partitions
         self.is_page_of_one = False  # from one partition only, even if it has no rows
@@ -206,6 +202,13 @@ class ItemWalk(PageWalk[Slice]):
         self._begun, self._parts, self._begun_s = begun, [begun.part], begun.begun_s
         await self._run()
 
+    async def _run(self) -> None:
+        try:
+            await super()._run()
+        finally:
+            while self._ahead:
+                self._ahead.pop().leave_ahead()
+
     async def _fill(self) -> None:
         slices, ordering = self._parts, self._selection.ordering
         if not slices:
@@ -219,7 +222,26 @@ class ItemWalk(PageWalk[Slice]):
             await super()._fill()
 
     def _reading(self, most: int | None = None, *, has_digests: bool = False) -> Reading:
-        return Reading(self._account.clock, self._admit, most, has_digests)
+        return Reading(self._account.clock, self._admit, self._begin_ahead, most, has_digests)
+
+    def _read_ahead(self, index: int) -> None:
+        progress = self._parts[index].execution.progress
+        if self.is_page_of_one or progress.skip or progress.take is not None or self._selection.ordering is not None:
+            return
+        given, room = len(self.rows), self._options.page_items - len(self.rows)
+        # Together they hold what a page may have. One that does not fit is read again in its turn.
+        max_bytes = (limits.PAGE_BYTES_MAX - self._size_bytes) // limits.SLICES_AHEAD_MAX
+        for part in self._parts[index + 1 : index + 1 + count_ahead(index, given, room)]:
+            if part.position == START:
+                part.execution.progress.skip, part.execution.progress.take = 0, None
+                self._begin_ahead(part, room, max_bytes, is_optional=True)
+
+    def _begin_ahead(self, part: Slice, max_items: int, max_bytes: int, *, is_optional: bool = False) -> None:
+        if part.partition.is_elsewhere and part.ticket == NOT_COUNTED:
+            part.ticket = self._bill.reserve(part.partition, self._deposit, is_optional=is_optional)
+            can_end = is_optional and self._selection.is_streaming
+            part.begin_ahead(self._account.clock, max_items, max_bytes, self._begun_s, can_end=can_end)
+            self._ahead.append(part)
 
     def _enter(self, part: Slice, *, is_first: bool) -> bool:
         self._is_new = part.position == START or self._begun is not None
@@ -302,7 +324,7 @@ class ItemWalk(PageWalk[Slice]):
     def _stop_rows(self, rows: PositionedRows, skip: int, take: int | None, seen: SeenRows | None) -> None:
         self.work.sorted_rows = max(0, self.work.sorted_rows - rows.unread)  # the page that gives them counts them
         rest = rows.rest()
-        positions, tail = place_of(rest) if rows.is_concatenated else (tuple(map(_position, rest)), None)
+        positions, tail = place_of(rest) if rows.is_concatenated else (tuple(map(position_of, rest)), None)
         cursor = Cursor(positions, tail, self._cursor.page + 1, skip, take)
         if seen is not None and (state := seen.state()) is not None:
             try:
@@ -314,7 +336,7 @@ class ItemWalk(PageWalk[Slice]):
 
     def _admit(self, part: Slice) -> None:
         """Enter a partition that is read together with others: they share the charge by the work that each did."""
-        part.ticket = self._bill.enter(part.partition, self._deposit)
+        part.ticket = self._bill.enter(part.partition, self._deposit, ticket=part.ticket)
         done = QueryWork(partitions_begun=part.position == START)
         self._shares[id(part)] = (part, done)
         self.work.partitions_begun += done.partitions_begun
@@ -475,13 +497,3 @@ class ItemWalk(PageWalk[Slice]):
         charge_ru, lsns = self._settle()
         shares = shares_of(self._bill.paid, self._parts) if self._options.tells_shares else []
         return PageAnswer(self.rows, self._continuation, charge_ru, lsns, self.work, self._counters, shares)
-
-
-def _position(part: Slice) -> continuation_token.Position:
-    return continuation_token.Position(part.low, part.high, *part.position)
-
-
-def place_of(rest: Sequence[Slice]) -> tuple[tuple[continuation_token.Position, ...], bytes | None]:
-    """Of slices that are read one after the other: the positions of those begun, and where everything behind begins."""
-    begun = tuple([_position(each) for each in rest if each.position.rid >= 0])
-    return begun, next((each.low for each in rest if each.position.rid < 0), None)

@@ -16,8 +16,8 @@ from dataclasses import replace
 from armillary import limits, work
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.queries.item_walk import ItemWalk, place_of
-from armillary.account.queries.partition_slices import PageRequest, Slice, out_of_time
+from armillary.account.queries.item_walk import ItemWalk
+from armillary.account.queries.partition_slices import PageRequest, Slice, out_of_time, place_of
 from armillary.account.queries.positioned_rows import (
     ConcatenatedRows,
     MergedRows,
@@ -77,6 +77,8 @@ class MergedWalk(ItemWalk):
         if self._cursor.state:
             collector.merge(decode_value(self._cursor.state)[0])
         for index, part in enumerate(self._parts):
+            for following in self._parts[index + 1 : index + 1 + limits.SLICES_AHEAD_MAX]:
+                self._begin_ahead(following, limits.PAGE_ITEMS_MAX, limits.PAGE_BYTES_MAX)
             self._admit(part)
             is_read = False
             while not is_read:

@@ -12,7 +12,7 @@ from armillary.account.container import Container
 from armillary.account.queries import item_pages
 from armillary.account.queries.elsewhere.given_pages import given_page
 from armillary.account.queries.merged_pages import MergedWalk
-from armillary.account.queries.merged_slices import MergedSlice, PageWork, charged_page
+from armillary.account.queries.merged_slices import MergedSlice, PageWork, charged_page, read_ahead
 from armillary.account.queries.partition_slices import PageAnswer, Slice, out_of_time
 from armillary.account.visits.page_walk import FeedOptions, Moved
 from armillary.account.visits.visits import check_session, refused_at
@@ -81,6 +81,7 @@ async def _gathered(
     sources = [MergedSlice(each, clock, page_work) for each in slices]
     for source in sources:
         source.begun_s = begun_s
+    read_ahead(sources)
 
     def check() -> None:
         if clock.elapsed_s() - begun_s > limits.QUERY_SECONDS_MAX:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from armillary import limits
 from armillary.account.captures.notes import Note, query_note
 from armillary.account.container import Container
 from armillary.account.queries.partition_slices import PageAnswer, Slice, count_work, shares_of
@@ -61,11 +62,14 @@ class MergedSlice:
         self.slice = slice_
         self.is_begun = is_begun
         self.begun_s: float | None = None  # when the page began, for its time limits
+        self.following: Sequence[MergedSlice] = ()  # those that are read after it
         self._clock = clock
         self._page_work = page_work
         self._work = QueryWork()  # not paid for yet
 
     async def read(self, max_items: int, max_bytes: int) -> Page:
+        for each in self.following if not self.is_begun else ():
+            each.slice.begin_ahead(self._clock, max_items, max_bytes, self.begun_s)
         page, _ = await self.slice.read(self._clock, max_items, max_bytes, self.begun_s)
         is_first, self.is_begun = not self.is_begun, True
         self._page_work.add(page, is_first=is_first)
@@ -82,6 +86,12 @@ class MergedSlice:
         """The work since the last call: this partition's share of what the page costs."""
         work, self._work = self._work, QueryWork()
         return charges.query_page_ru(work)
+
+
+def read_ahead(sources: Sequence[MergedSlice]) -> None:
+    """Have some of them be read while those before them are."""
+    for index, source in enumerate(sources, 1):
+        source.following = sources[index : index + limits.SLICES_AHEAD_MAX]
 
 
 async def charged_page(
@@ -107,6 +117,9 @@ async def charged_page(
         if container.recording is not None:
             container.recording.fail((_note(selection, options, (), Counters()),), bill.visited, charged)
         raise charged from None
+    finally:
+        for each in payers:
+            each.slice.leave_ahead()
     work, counters = page_work.finish(rows)
     shares = [each.take_share() for each in payers]
     charge_ru = bill.pay_shares(charges.query_page_ru(work, options.read_factor), shares, any_partition)

@@ -16,6 +16,7 @@ from armillary.model.charges import QueryWork
 from armillary.model.values import UNDEFINED
 from armillary.partition.meter import NOT_COUNTED
 from armillary.partition.partition import Partition
+from armillary.query import continuation_token
 from armillary.query.execution import Execution
 from armillary.query.page import Counters, Page, PageEnds, Position
 from armillary.query.row_json import dump_large
@@ -110,6 +111,23 @@ class Slice:
             self.tally.add(Tally(page.counters, len(page.rows), clock.elapsed_s() - read_s))
         return page, is_out_of_time
 
+    def begin_ahead(
+        self, clock: Clock, max_items: int, max_bytes: int, begun_s: float | None = None, *, can_end: bool = False
+    ) -> None:
+        """Begin a read before its turn, if another process does the work: the slice was entered, or will be."""
+
+    def leave_ahead(self) -> None:
+        """What was read ahead and not taken is not wanted."""
+
+
+class BegunPage(NamedTuple):
+    """What was read of a page before its walk began, of the one partition that it begins with."""
+
+    part: Slice
+    page: Page
+    is_out_of_time: bool
+    begun_s: float
+
 
 def shares_of(paid: Iterable[tuple[int, int]], slices: Iterable[Slice]) -> list[PartitionShare]:
     """What each partition was charged and did, the dearest first. The slices begin to count anew."""
@@ -169,3 +187,13 @@ def count_work(done: QueryWork, counters: Counters) -> None:
     done.joined_tuples += counters.joined_tuples
     done.sorted_rows += counters.sorted_rows
     done.udf_calls += counters.user_calls
+
+
+def position_of(part: Slice) -> continuation_token.Position:
+    return continuation_token.Position(part.low, part.high, *part.position)
+
+
+def place_of(rest: Sequence[Slice]) -> tuple[tuple[continuation_token.Position, ...], bytes | None]:
+    """Of slices that are read one after the other: the positions of those begun, and where everything behind begins."""
+    begun = tuple([position_of(each) for each in rest if each.position.rid >= 0])
+    return begun, next((each.low for each in rest if each.position.rid < 0), None)

@@ -40,6 +40,7 @@ class Reading(NamedTuple):
 
     clock: Clock
     enter: Callable[[Slice], None]  # before one is read for the first time; may refuse
+    begin_ahead: Callable[[Slice, int, int], None]  # before its turn, with so many items and bytes
     most: int | None = None  # rows that are wanted of all slices together, if that is known
     has_digests: bool = False
 
@@ -78,10 +79,13 @@ class PositionedSlice:
         self.digests: Sequence[bytes] = ()
         self._reading = reading
         self._is_entered = False
+        self.following: Sequence[PositionedSlice] = ()  # those that must be read too before there is a row
         self.is_further = False  # the last read has found that some items give no row
 
     async def read(self, max_items: int, max_bytes: int) -> Page:
         if not self._is_entered:
+            for each in self.following:
+                self._reading.begin_ahead(each.slice, max_items, max_bytes)
             self._reading.enter(self.slice)
             self._is_entered = True
         self.before = self.slice.position
@@ -152,6 +156,8 @@ class MergedRows(PositionedRows):
         self._is_descending = is_descending
         self._last_order: bytes | None = None  # of the row that was taken last
         self._merge = OrderedMerge(self._sources, is_descending=is_descending)
+        for index, source in enumerate(self._sources, 1):
+            source.following = self._sources[index : index + limits.SLICES_AHEAD_MAX]
 
     async def fill(self, wanted: int) -> ReadAhead | None:
         merge = self._merge

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
-from armillary.account.queries.item_walk import BegunPage, ItemWalk
-from armillary.account.queries.partition_slices import PageAnswer, Slice, count_work
+from armillary.account.queries.item_walk import ItemWalk
+from armillary.account.queries.partition_slices import BegunPage, PageAnswer, Slice, count_work
 from armillary.account.visits.page_charges import Bill
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.account.visits.visits import check_session

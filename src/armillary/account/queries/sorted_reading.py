@@ -11,7 +11,7 @@ from armillary import limits
 from armillary.account.account import Account
 from armillary.account.container import Container
 from armillary.account.queries import item_pages
-from armillary.account.queries.merged_slices import MergedSlice, PageWork, charged_page
+from armillary.account.queries.merged_slices import MergedSlice, PageWork, charged_page, read_ahead
 from armillary.account.queries.partition_slices import PageAnswer, Slice
 from armillary.account.visits.page_walk import FeedOptions, Moved
 from armillary.account.visits.uncounted_visits import several_at
@@ -55,7 +55,9 @@ class SortedReading:
         slices = self._slices(options)
         self._page_work = PageWork(slices)
         # The orders of an index are in its direction already, so the merge is never descending.
-        self._merge = OrderedMerge([self._merged(each) for each in slices])
+        sources = [self._merged(each) for each in slices]
+        read_ahead(sources)
+        self._merge = OrderedMerge(sources)
 
     def _slices(self, options: FeedOptions) -> list[Slice]:
         return item_pages.selection_slices(self._account, self._container, self._selection, options)

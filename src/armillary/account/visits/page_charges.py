@@ -25,6 +25,7 @@ class Bill:
         self._ask = ask
         self.epk = epk  # of the one logical partition that the page is about, if it is about one
         self._entries: list[_Entry] = []
+        self._reserved: list[tuple[Partition, int]] = []  # partitions that are read before their turn, and the tickets
         self.paid: list[tuple[int, int]] = []  # range id and hundredths, of each partition that was charged
 
     @property
@@ -32,9 +33,22 @@ class Bill:
         """The range ids of the partitions that were entered, or that paid without."""
         return list(dict.fromkeys([each.partition.range.id for each in self._entries] or [at for at, _ in self.paid]))
 
-    def enter(self, partition: Partition, deposit: int, cost_ru: float = 0.0) -> int:
-        """Before a partition is read; it may refuse. `cost_ru`: what the page has cost so far. Returns the ticket."""
+    def reserve(self, partition: Partition, deposit: int, *, is_optional: bool) -> int:
+        """Before a partition of another process is read before its turn. Returns the ticket that it is entered with, if
+        the page comes to it. `is_optional`: the page ends before the partition if that refuses."""
         ticket = partition.meter.admit(deposit, self._ask, self.epk)
+        if is_optional:
+            partition.meter.make_optional(ticket)
+        self._reserved.append((partition, ticket))
+        return ticket
+
+    def enter(self, partition: Partition, deposit: int, cost_ru: float = 0.0, ticket: int = NOT_COUNTED) -> int:
+        """Before a partition is read; it may refuse. `cost_ru`: what the page has cost so far. `ticket`: one that was
+        reserved. Returns the ticket."""
+        if ticket != NOT_COUNTED and (partition, ticket) in self._reserved:
+            self._reserved.remove((partition, ticket))
+        else:
+            ticket = partition.meter.admit(deposit, self._ask, self.epk)
         self._entries.append(_Entry(partition, ticket, cost_ru))
         return ticket
 
@@ -45,6 +59,7 @@ class Bill:
 
     def pay(self, cost_ru: float, otherwise: Partition) -> float:
         """When the page is done. Returns the charge to answer. `otherwise` pays when no partition was entered."""
+        self._leave_reserved()
         entries = self._entries
         if not entries:
             return self._pay_alone(cost_ru, otherwise)
@@ -55,6 +70,7 @@ class Bill:
 
     def pay_shares(self, cost_ru: float, weights: Sequence[float], otherwise: Partition) -> float:
         """The same, where it was counted how much each partition did, in the order in which they were entered."""
+        self._leave_reserved()
         return self._pay_in_parts(cost_ru, weights) if self._entries else self._pay_alone(cost_ru, otherwise)
 
     def _pay_alone(
@@ -73,12 +89,20 @@ class Bill:
 
     def leave(self) -> None:
         """When the page is begun anew: nothing is charged."""
+        self._leave_reserved()
         while self._entries:
             entry = self._entries.pop()
             entry.partition.meter.release(entry.ticket, self._ask)
 
+    def _leave_reserved(self) -> None:
+        """The page has not come to these partitions."""
+        while self._reserved:
+            partition, ticket = self._reserved.pop()
+            partition.meter.release(ticket, self._ask)
+
     def charge(self, failure: Failure, otherwise: Partition) -> Failure:
         """When there will be no page: the first partition pays what the failure costs."""
+        self._leave_reserved()
         if failure.is_metered:
             for entry in self._entries:
                 entry.partition.meter.release(entry.ticket, self._ask)

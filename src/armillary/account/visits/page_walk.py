@@ -117,6 +117,9 @@ class PageWalk(ABC, Generic[Part]):
     def _begin_anew(self) -> None:
         """Forget what was read of the page."""
 
+    def _read_ahead(self, index: int) -> None:
+        """Begin to read the parts behind this one that the page will probably come to, if other places hold them."""
+
     @abstractmethod
     def _is_late(self, part: Part, seconds: float) -> bool:
         """Whether to answer what there is after so many seconds, in the middle of a part."""
@@ -178,6 +181,8 @@ class PageWalk(ABC, Generic[Part]):
             if not self._enter(part, is_first=not index):
                 self._stop_at(index)
                 return
+            if index:
+                self._read_ahead(index)
             while True:
                 try:
                     is_part_read, is_page_full = await self._read_slice(index)
@@ -198,7 +203,8 @@ class PageWalk(ABC, Generic[Part]):
         partition = part.partition
         if not is_first and partition.meter.is_closed(self._options.ask):
             return False
-        part.ticket = self._bill.enter(partition, self._deposit, 0.0 if is_first else self._cost_ru())
+        cost_ru = 0.0 if is_first else self._cost_ru()
+        part.ticket = self._bill.enter(partition, self._deposit, cost_ru, part.ticket)
         if partition.is_elsewhere and not is_first:
             partition.meter.make_optional(part.ticket)
         return True

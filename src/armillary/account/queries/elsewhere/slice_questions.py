@@ -61,6 +61,10 @@ class SliceRead:
     has_sorter: bool = False
     order_fields: tuple[tuple[str, bool], ...] | None = None  # that positions are by
 
+    @property
+    def row_count(self) -> int:
+        return len(self.rows)
+
 
 @dataclass(slots=True)
 class ReadSlice(Question):

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 
 from armillary.account.container import Container
+from armillary.account.queries.elsewhere.reading_ahead import Bounds, ReadingAhead
 from armillary.account.queries.elsewhere.slice_questions import ReadSlice, SliceRead, form_name
 from armillary.account.queries.partition_slices import Slice, Tally
 from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
@@ -61,6 +63,15 @@ class ExecutionElsewhere(Execution):
             self._field_ordering = field_ordering(read.order_fields)
 
 
+@dataclass(slots=True)
+class _Course:
+    """How far the questions about a slice have come."""
+
+    execution: ExecutionElsewhere
+    turn: int = 0
+    entered: bytes | None = None  # the entry of the page that the turns are counted in
+
+
 class SliceElsewhere(Slice):
     def __init__(
         self,
@@ -77,27 +88,43 @@ class SliceElsewhere(Slice):
         super().__init__(partition, low, high, execution, Tally() if options.tells_shares else None)
         assert isinstance(partition, PartitionElsewhere)
         self._at = partition
-        self._progress = execution
         self._container = container
         self._selection = selection
         self._scope = scope
         self._session = options.session
         self._form = form_name(options.form)
-        self._turn = 0
-        self._entered: bytes | None = None  # the entry of the page that the turns are counted in
+        self._course = _Course(execution)
+        self._ahead: ReadingAhead[SliceRead] | None = None
+        self._ahead_course = self._course
 
     async def read(
         self, clock: Clock, max_items: int, max_bytes: int, begun_s: float | None = None, *, can_end: bool = False
     ) -> tuple[Page, bool]:
         read_s = clock.elapsed_s()
-        execution = self._progress
-        entry = self._at.meter.entry(self.ticket)
-        if entry is None or entry.id != self._entered:
-            self._turn, self._entered = 0, entry.id if entry is not None else None
+        bounds, course = Bounds(max_items, max_bytes), self._course
+        read = await self._read_ahead(bounds)
+        if read is None:
+            read = await self._ask(course, clock, bounds, begun_s, can_end)
+        if read.figures is None:
+            raise Moved(self.partition)
+        self._at.adopt(read.figures)
+        if read.is_closed:
+            raise Refusing
+        _advance(course, read)
+        if self.tally is not None:
+            self.tally.add(Tally(read.counters, len(read.rows), clock.elapsed_s() - read_s))
+        page = Page(read.rows, read.position, read.counters, read.size_bytes, read.positions)
+        return page, read.is_out_of_time
+
+    async def _ask(
+        self, course: _Course, clock: Clock, bounds: Bounds, begun_s: float | None, can_end: bool
+    ) -> SliceRead:
+        execution, entry = course.execution, self._at.meter.entry(self.ticket)
+        if entry is None or entry.id != course.entered:
+            course.turn, course.entered = 0, entry.id if entry is not None else None
         progress = execution.progress
         if execution.state is not UNDEFINED:
             progress = replace(progress, state=execution.state)
-        order_fields = execution.order_fields
         asked = ReadSlice(
             self._container.record.rid,
             self.partition.range.id,
@@ -106,27 +133,65 @@ class SliceElsewhere(Slice):
             recipe_of(self._selection),
             self._scope,
             entry,
-            self._turn,
+            course.turn,
             progress,
-            max_items,
-            max_bytes,
-            read_s - begun_s if begun_s is not None else None,
+            *bounds,
+            clock.elapsed_s() - begun_s if begun_s is not None else None,
             can_end,
             execution.keeps_positions,
             execution.is_index_counted,
             self._form,
-            order_fields,
+            execution.order_fields,
             self._session,
         )
         read: SliceRead = await ask(self._at.place, asked, clock)
-        if read.figures is None:
-            raise Moved(self.partition)
-        self._at.adopt(read.figures)
-        if read.is_closed:
-            raise Refusing
-        self._turn += 1
-        execution.adopt(read)
-        if self.tally is not None:
-            self.tally.add(Tally(read.counters, len(read.rows), clock.elapsed_s() - read_s))
-        page = Page(read.rows, read.position, read.counters, read.size_bytes, read.positions)
-        return page, read.is_out_of_time
+        return read
+
+    # Before its turn.
+
+    def begin_ahead(
+        self, clock: Clock, max_items: int, max_bytes: int, begun_s: float | None = None, *, can_end: bool = False
+    ) -> None:
+        if self._ahead is not None:
+            return
+        execution = copy(self._course.execution)
+        execution.progress = replace(execution.progress)
+        course = self._ahead_course = replace(self._course, execution=execution)
+
+        async def ask_on(bounds: Bounds) -> SliceRead:
+            read = await self._ask(course, clock, bounds, begun_s, can_end)
+            if read.figures is not None and not read.is_closed:
+                _advance(course, read)
+            return read
+
+        self._ahead = ReadingAhead(Bounds(max_items, max_bytes), ask_on)
+
+    async def _read_ahead(self, bounds: Bounds) -> SliceRead | None:
+        """A read that was begun before its turn, if it is what a read with these bounds gives now."""
+        ahead, course = self._ahead, self._course
+        if ahead is None:
+            return None
+        given = await ahead.take()
+        if given is None:
+            self._ahead = None
+            return None
+        asked, read = given
+        is_small = read.position is None or read.is_out_of_time
+        fits = is_small and read.row_count < bounds.max_items and read.size_bytes < bounds.max_bytes
+        if asked != bounds and not fits:
+            self.leave_ahead()
+            return None
+        course.entered = self._ahead_course.entered
+        return read
+
+    def leave_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.cancel()
+            self._ahead = None
+            # The place may have answered one more turn than is known here: it makes the execution anew.
+            self._course.turn, self._course.entered = self._ahead_course.turn + 2, self._ahead_course.entered
+
+
+def _advance(course: _Course, read: SliceRead) -> None:
+    course.turn += 1
+    course.execution.adopt(read)
