@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from armillary.account.container import Container
-from armillary.account.visits import visits
+from armillary.account.visits import key_deletion, visits
 from armillary.account.visits.patch_conditions import check_condition
 from armillary.account.visits.read_visits import Answer, FindItem, ReadItem, read_at_hand
 from armillary.account.visits.visits import Session
-from armillary.account.visits.write_visits import BatchAnswer, DeleteByKey, Refused, WriteBatch, WriteItem
+from armillary.account.visits.write_visits import BatchAnswer, Refused, WriteBatch, WriteItem
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model import resources
@@ -98,7 +98,7 @@ async def delete(container: Container, item_id: str, options: ItemOptions) -> An
 
 async def delete_by_key(container: Container, key: Key, ask: Ask | None = None) -> Answer:
     """Delete every item of one logical partition; returns when none is left."""
-    return await visits.run(container, DeleteByKey(container.effective_key(key), key), ask)
+    return await key_deletion.delete_by_key(container, key, ask)
 
 
 # Batches.

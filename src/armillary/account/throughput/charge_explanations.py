@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from armillary.account.queries.partition_slices import PageAnswer
+from armillary.account.visits.key_deletion import DELETE_BY_KEY_RU
 from armillary.account.visits.read_visits import Answer
-from armillary.account.visits.write_visits import DELETE_BY_KEY_RU, BatchAnswer
+from armillary.account.visits.write_visits import BatchAnswer
 from armillary.errors import Failure, Kind
 from armillary.model import charges
 from armillary.model.charges import Part

@@ -97,15 +97,21 @@ async def run(container: Container, visit: Visit[Done], ask: Ask | None = None) 
     """Make a visit to the partition that owns its key, whichever that is by then."""
     assert visit.epk is not None
     lost = await meet_faults(container, visit) if container.faults is not None else None
+    done = await run_on(container, visit, ask)
+    if lost is not None and visit.has_taken_place(done):
+        raise lost
+    return done
+
+
+async def run_on(container: Container, visit: Visit[Done], ask: Ask | None = None) -> Done:
+    """The same for the rest of a request that rules of faults have had."""
+    assert visit.epk is not None
     while True:
         partition = container.partition_for(visit.epk)
         done = await run_at(container, partition, visit, ask)
         if done is not None:
-            break
+            return done
         await partition.released()
-    if lost is not None and visit.has_taken_place(done):
-        raise lost
-    return done
 
 
 async def run_uncounted(container: Container, visit: Visit[Done]) -> Done:

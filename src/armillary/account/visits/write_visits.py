@@ -4,36 +4,28 @@ one transaction. The partition's writer computes the charge of each.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import ClassVar, NamedTuple
 
-from armillary import limits
 from armillary.account.captures.notes import Note, note_of, spread
 from armillary.account.container import Container
 from armillary.account.faults import write_name
 from armillary.account.visits.patch_conditions import compiled, with_conditions
 from armillary.account.visits.read_visits import Answer
 from armillary.account.visits.visits import Session, Visit, check_session
-from armillary.clock import Clock
 from armillary.errors import Failure, Kind, Reason
-from armillary.model import charges, documents, layout
+from armillary.model import charges, layout
 from armillary.model.encoding import lsn_of
-from armillary.model.keys import Key
 from armillary.partition.budget import WRITE_DEPOSIT, Ask
 from armillary.partition.document_changes import CHANGE_SHARES
 from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.meter import Meter
 from armillary.partition.operations import MemberFailed, Operation, Outcome, Result, Verb, redraft
 from armillary.partition.partition import Partition
-from armillary.partition.upkeep.background_throttle import Slice
 from armillary.storage.engine import View
 
-DELETE_BY_KEY_RU = 1.0  # and what the deletes cost
 NOT_RUN = "Not executed because another operation of the batch failed."
-_PASSING = (Kind.NOT_FOUND, Kind.RANGE_BUSY)  # another client deleted it, or it is to be tried again
 
 
 @dataclass(slots=True)
@@ -192,57 +184,6 @@ def batch_notes(todo: Sequence[Operation], done: BatchAnswer | None) -> Sequence
         note.outcome = failures[0] if failures else Kind.INTERNAL
         notes.append(note)
     return spread(notes, done.charge_ru if done is not None else 0.0)
-
-
-@dataclass(slots=True)
-class DeleteByKey(Visit[Answer]):
-    """Delete every item of one logical partition. It is done in portions, each of which may find another owner."""
-
-    epk: bytes
-    key: Key
-    DEPOSIT: ClassVar[int] = WRITE_DEPOSIT
-    IS_READ: ClassVar[bool] = False
-    OPERATION: ClassVar[str] = "delete"
-
-    def notes(self, done: Answer | None) -> Sequence[Note]:
-        note = Note("delete", Kind.INTERNAL, 0.0, self.key)
-        if done is not None:
-            note.outcome, note.charge_ru = done.result, done.charge_ru
-        return (note,)
-
-    async def run(self, container: Container, partition: Partition) -> Answer:
-        charge_ru = DELETE_BY_KEY_RU
-        owner = partition
-        try:
-            await owner.settle()  # if nothing is found, that must be so on the node that leads
-            while ids := await owner.read(lambda view: self._some_ids(view, partition.clock)):
-                outcomes = await asyncio.gather(
-                    *[owner.write(Operation(Verb.DELETE, self.epk, self.key, each, is_any=True)) for each in ids],
-                    return_exceptions=True,
-                )
-                charge_ru += sum(outcome.charge_ru for outcome in outcomes if isinstance(outcome, Outcome))
-                for outcome in outcomes:
-                    # Another client may delete an item meanwhile; anything else is a failure.
-                    if isinstance(outcome, BaseException) and getattr(outcome, "kind", None) not in _PASSING:
-                        raise outcome
-                await owner.released()
-                owner = container.partition_for(self.epk)
-        except Failure as failure:
-            failure.charge_ru = charge_ru
-            raise
-        return Answer(Result.DELETED, None, None, charge_ru, owner.range.id, owner.lsn)
-
-    def _some_ids(self, view: View, clock: Clock) -> list[str]:
-        members = view.scan(layout.member_key(self.epk, 0), layout.prefix_end(layout.MEMBERS + self.epk))
-        bound = Slice(clock)
-        ids: list[str] = []
-        for member, _ in islice(members, limits.BATCH_OPERATIONS_MAX):
-            stored = view.get(layout.ITEMS + member[-layout.RID_BYTES :])
-            if stored is not None:
-                ids.append(documents.item_id(stored))
-                if not bound.takes(len(stored)):
-                    break
-        return ids
 
 
 @dataclass(slots=True)
