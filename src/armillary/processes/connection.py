@@ -35,7 +35,8 @@ class ProcessConnection(asyncio.Protocol):
         self._write_ids = write_ids
         self._transport: asyncio.Transport | None = None
         self._link: Link | None = None
-        self._gathered = bytearray()
+        self._gathered = bytearray()  # the beginning of a frame
+        self._needed_bytes = 0  # of it, before there is more to do: a long frame comes in many pieces
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
@@ -49,18 +50,22 @@ class ProcessConnection(asyncio.Protocol):
         gathered = self._gathered
         if gathered:
             gathered += data
+            if len(gathered) < self._needed_bytes:
+                return
             data = bytes(gathered)
             gathered.clear()
         at, size = 0, len(data)
         if self._link is None:
             if size < _HELLO.size:
                 gathered += data
+                self._needed_bytes = _HELLO.size
                 return
             self._greet(data[: _HELLO.size])
             at = _HELLO.size
         link = self._link
         if link is None:
             return
+        self._needed_bytes = _LENGTH.size
         while size - at >= _LENGTH.size:
             [length] = _LENGTH.unpack_from(data, at)
             if length > limits.MESSAGE_BYTES_MAX + _FRAME_HEAD_BYTES_MAX:
@@ -68,6 +73,7 @@ class ProcessConnection(asyncio.Protocol):
                 return
             end = at + _LENGTH.size + length
             if end > size:
+                self._needed_bytes = end - at
                 break
             link.received(data[at + _LENGTH.size : end])
             at = end
