@@ -9,6 +9,7 @@ _MB = 1024 * 1024
 _GB = 1024 * 1024 * 1024
 
 # The replicated log of a cluster (ours).
+CLUSTER_LOGS_MAX = 64  # of one cluster: each led log renews a lease twice a second, and has a connection for appends
 LOG_ROW_BYTES_MAX = 1 * _MB  # of one row; a larger group is several rows, and one larger value is a row of its own
 LOG_RETRY_SECONDS = 0.1  # between attempts at an append whose outcome is unknown
 LOG_POLL_SECONDS = 0.25  # how long a follower waits for news before it asks again
@@ -33,6 +34,7 @@ LOG_BYTES_MAX = 64 * _GB  # that the log keeps for a replica that is behind (def
 LOG_SECONDS_MAX = 72 * 3600.0  # likewise
 LOG_LIMITS_CHECK_SECONDS = 30.0
 LOG_REPORT_SECONDS = 2.0  # how often a replica syncs its state and tells how far it has come
+LOG_WITHDRAW_SECONDS_MAX = 10.0  # that a replica which leaves is closed before it goes on: others report every 2 s
 LEASE_SECONDS = 2.0  # how long a leader may answer strong reads after a renewal, counted from before it was sent
 LEASE_RENEW_SECONDS = 0.5
 NODE_ANNOUNCE_SECONDS = 1.0  # how often a node announces itself in the log and reads the others

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import takewhile
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -21,6 +21,7 @@ from armillary import limits
 from armillary.clock import Clock
 from armillary.cluster.bootstrap_source import BEGIN, DIGEST, END, PART, checksum_of
 from armillary.cluster.peers.calls import Answer, PeerGone
+from armillary.cluster.peers.log_calls import Call
 from armillary.errors import Failure, Kind
 from armillary.storage.directory import FORMAT_VERSION, DataDirectory
 from armillary.storage.disk_errors import no_room, translated
@@ -33,12 +34,6 @@ _log = logging.getLogger(__name__)
 _is_name = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}", re.ASCII).fullmatch
 _PART_ATTEMPTS: Final = 3
 _FILE_ATTEMPTS: Final = 2  # the second receives it from its beginning
-
-
-class Call(Protocol):
-    """`Peers.call`: raises the Failure with which the other node refuses, or PeerGone."""
-
-    async def __call__(self, node: str, name: str, head: dict[str, Any], body: bytes, *, limit_s: float) -> Answer: ...
 
 
 class Progress(NamedTuple):

@@ -27,6 +27,11 @@ def is_alive(node: NodeState) -> bool:
     return node.silent_s < limits.NODE_SILENT_SECONDS and _STOPPED not in node.addresses
 
 
+def has_drained(node: NodeState) -> bool:
+    """Whether a node has announced that it does not take over."""
+    return _DRAINED in node.addresses
+
+
 CLIENT_DOORS: Final = ("sql", "table", "mongo", "gremlin")  # of the addresses that a node announces
 
 
@@ -167,7 +172,7 @@ class Membership:
 
     def is_drained(self, name: str) -> bool:
         """Whether a node has announced that it does not take over."""
-        return any(each.node == name and _DRAINED in each.addresses for each in self.nodes)
+        return any(each.node == name and has_drained(each) for each in self.nodes)
 
     def _tell(self) -> None:
         self.version += 1

@@ -14,6 +14,7 @@ from armillary.clock import Clock
 from armillary.cluster.bootstrap import Progress, drop_arrived, fetch, needs_bootstrap
 from armillary.cluster.membership import is_alive
 from armillary.cluster.peers.calls import PeerGone, Peers
+from armillary.cluster.peers.log_calls import calls_about
 from armillary.errors import Failure, Kind
 from armillary.storage.directory import DataDirectory
 from armillary.storage.engine import T
@@ -32,7 +33,10 @@ class ReplicaOpening:
         log: ReplicatedLog,
         peers: Peers,
         clock: Clock,
+        number: int = 0,
     ) -> None:
+        """`number`: of the log. Log 0 is carried by every node."""
+        self._number = number
         self._node = node
         self._region = region
         self._directory = directory
@@ -40,6 +44,7 @@ class ReplicaOpening:
         self._peers = peers
         self._clock = clock
         self._told_tenths = 0
+        self._name = f"the replica of log {number}" if number else "this replica"
 
     async def open(self, reserve_bytes: int) -> LocalReplica:
         """Returns when there is a replica that can follow the log, however long that takes. Raises a Failure if the
@@ -73,15 +78,15 @@ class ReplicaOpening:
                 reason = str(error)
             if reason != told:  # once for each
                 told = reason
-                _log.warning("this replica has to be built from another node, and waits for one: %s", reason)
+                _log.warning("%s has to be built from another node, and waits for one: %s", self._name, reason)
             await self._clock.sleep(limits.BOOTSTRAP_RETRY_SECONDS)
 
     async def _copied(self, source: str, generation: bytes) -> str | None:
         """Copy from a node. Returns why it did not succeed."""
-        _log.warning("this replica is built from node %s", source)
+        _log.warning("%s is built from node %s", self._name, source)
         try:
             position = await fetch(
-                self._peers.call,
+                calls_about(self._number, self._peers.call),
                 source,
                 self._directory,
                 self._log,
@@ -113,7 +118,11 @@ class ReplicaOpening:
             if each.node != self._node and "peer" in each.addresses and is_alive(each)
         ]
         leader = (await self._log.leader()).node
-        self._peers.use(peer_addresses(live))
+        if self._number == 0:
+            self._peers.use(peer_addresses(live))
+        else:
+            carriers = {each.node for each in await self._log.replicas()}
+            live = [each for each in live if each.node in carriers]
         live.sort(key=lambda each: (each.region != self._region, each.node == leader, each.node))
         return [each.node for each in live]
 

@@ -126,7 +126,7 @@ class Node:
         self.leadership.is_drained = True  # until the log has said that it is not
         self.membership.on_known = self.leadership.drain
         self.membership.on_keep_events = EventKeeping(peers, self.forwarder, self.roles).ask
-        answer_followers(peers, lambda: self.leadership.commit)
+        answer_followers(peers, lambda log: self.leadership.commit if log == 0 else None)
         self._spending = RegionSpending(peers, self.membership, lambda: self.roles.account, machine)
         reader = StatusReader(log, engine, peers, self.membership, self.leadership, self.forwarder, machine)
         self.operations = Operations(

@@ -11,6 +11,7 @@ database files inside are left to the engine.
     before-upgrade/  the state before an upgrade of the format (`operating/format_upgrade.py`)
     rocks.former/  the engine's files that arrived ones take the place of, while they do
     processes/K/   where the server has several processes: the data directory of each but the first, which has this one
+    logs/N/        the data directory of the replica of log N of a cluster; this one has that of log 0
 
 Other modules keep small private files here (`write_private`): the development certificate and its key, and what the
 control commands need to find the server.
@@ -44,6 +45,7 @@ _FORMAT, _FORMAT_NEW, _LOCK, _ENGINE, _LOAD = "FORMAT", "FORMAT.new", "LOCK", "r
 _CHECKPOINTS: Final = "checkpoints"
 _INCOMING, _FORMER = "incoming", "rocks.former"
 _PROCESSES: Final = "processes"
+_LOGS, _LEFT = "logs", ".left"
 _PRODUCT: Final = "armillary"
 _log = logging.getLogger(__name__)
 
@@ -206,8 +208,39 @@ def process_directory(path: Path, number: int) -> Path:
 
 def process_directories(path: Path) -> dict[int, Path]:
     """Those that there are, by the numbers of the processes."""
+    return _numbered(path / _PROCESSES)
+
+
+def log_directory(path: Path, number: int) -> Path:
+    """The data directory of the replica of a log but log 0, in the one that has log 0's."""
+    return path / _LOGS / str(number)
+
+
+def log_directories(path: Path) -> dict[int, Path]:
+    """Those that there are, by the numbers of the logs."""
+    return _numbered(path / _LOGS)
+
+
+def remove_log_directory(path: Path, number: int) -> None:
+    """Remove the replica of a log, which nothing has open. A stop at any moment leaves it whole, or leaves what
+    `remove_left_over_logs` removes."""
+    present = log_directory(path, number)
+    left = present.with_suffix(_LEFT)
+    if present.exists():
+        shutil.rmtree(left, ignore_errors=True)
+        os.rename(present, left)
+        sync_directory(present.parent)
+    shutil.rmtree(left, ignore_errors=True)
+
+
+def remove_left_over_logs(path: Path) -> None:
+    for left in (path / _LOGS).glob(f"*{_LEFT}"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _numbered(path: Path) -> dict[int, Path]:
     try:
-        found = [each for each in (path / _PROCESSES).iterdir() if each.name.isascii() and each.name.isdigit()]
+        found = [each for each in path.iterdir() if each.name.isascii() and each.name.isdigit()]
     except OSError:
         return {}
     return {int(each.name): each for each in sorted(found, key=lambda each: int(each.name))}

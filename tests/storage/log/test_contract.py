@@ -161,6 +161,27 @@ async def test_nothing_is_trimmed_without_replicas(open_log: OpenLog) -> None:
     assert await log.trim() == 1
 
 
+async def test_a_replica_withdraws_only_if_another_has_flushed_what_it_has(open_log: OpenLog) -> None:
+    log = await open_log()
+    _, fence = await lead(log, "b")
+    await append(log, fence.place, b"one", b"two")
+    await log.register("a")
+    assert not await log.withdraw("a", 3), "it is the only one"
+    await log.register("b")
+    await log.register("c")
+    await log.report("b", 3, 2)
+    assert not await log.withdraw("a", 3), "another has applied everything, and could lose it in a crash"
+    await log.report("a", 3, 3)
+    await log.report("b", 3, 3)
+    assert not await log.withdraw("b", 3), "it leads"
+    assert sorted(await asyncio.gather(log.withdraw("a", 3), log.withdraw("a", 3))) == [True, True], "repeated"
+    assert [each.node for each in await log.replicas()] == ["b", "c"]
+    await log.report("c", 3, 3)
+    await log.resign(await log.leader(), "")
+    assert sorted(await asyncio.gather(log.withdraw("b", 3), (await open_log()).withdraw("c", 3))) == [False, True]
+    assert len(await log.replicas()) == 1
+
+
 async def test_tail_returns_when_a_row_comes(open_log: OpenLog) -> None:
     log, other = await open_log(), await open_log()
     _, fence = await lead(log)

@@ -3,6 +3,7 @@
     rows       {after_seq, wait_s}   the rows above a seq, waiting for one where there are none
     freshness  {}                    what the leader has applied now
 
+Both are about log 0 unless their heads name another one (`log_calls.py`).
 A node that does not lead refuses both. `PeerRowSource` is how a follower asks; `answer_followers` gives a node's
 `Peers` the answers of its own group commit while it leads.
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 from armillary import limits
 from armillary.cluster.peers.calls import Answer, PeerGone, Peers
+from armillary.cluster.peers.log_calls import about, log_of
 from armillary.errors import Failure, bad_request
 from armillary.storage.log.rows import Place, pack_rows, unpack_rows
 from armillary.storage.replication.freshness import SourceUnavailable
@@ -23,11 +25,11 @@ from armillary.storage.replication.recent_rows import LeaderWord, Pushed
 ROWS, FRESHNESS = "rows", "freshness"
 
 
-def answer_followers(peers: Peers, commit: Callable[[], GroupCommit | None]) -> None:
-    """Have a node answer other nodes' questions. `commit`: its group commit, None while it follows."""
+def answer_followers(peers: Peers, commit: Callable[[int], GroupCommit | None]) -> None:
+    """Have a node answer other nodes' questions. `commit`: its group commit of a log, None while it does not lead."""
 
-    def leading() -> GroupCommit:
-        found = commit()
+    def leading(head: dict[str, Any]) -> GroupCommit:
+        found = commit(log_of(head))
         if found is None:
             raise not_leader()
         return found
@@ -36,12 +38,12 @@ def answer_followers(peers: Peers, commit: Callable[[], GroupCommit | None]) -> 
         after_seq, wait_s = head.get("after_seq"), head.get("wait_s")
         if not isinstance(after_seq, int) or not isinstance(wait_s, int | float):
             raise bad_request("The call `rows` needs the numbers after_seq and wait_s.")
-        pushed = await leading().rows(after_seq, min(wait_s, limits.FOLLOWER_WAIT_SECONDS_MAX))
+        pushed = await leading(head).rows(after_seq, min(wait_s, limits.FOLLOWER_WAIT_SECONDS_MAX))
         given = {"confirmed": pushed.confirmed.pack().hex(), "is_kept": pushed.is_kept, **_word_head(pushed.word)}
         return given, pack_rows(pushed.rows)
 
     async def freshness(node: str, head: dict[str, Any], body: bytes) -> Answer:
-        return _word_head(leading().word), b""
+        return _word_head(leading(head).word), b""
 
     peers.handlers |= {ROWS: rows, FRESHNESS: freshness}
 
@@ -49,9 +51,10 @@ def answer_followers(peers: Peers, commit: Callable[[], GroupCommit | None]) -> 
 class PeerRowSource:
     """Asks the node that leads, as far as this one knows. Implements RowSource."""
 
-    def __init__(self, peers: Peers, leader: Callable[[], str]) -> None:
+    def __init__(self, peers: Peers, leader: Callable[[], str], log: int = 0) -> None:
         """`leader`: the name of the node to ask; empty: none, or this node itself."""
         self._peers = peers
+        self._log = log
         self._leader = leader
 
     async def rows(self, after_seq: int, wait_s: float) -> Pushed:
@@ -75,7 +78,7 @@ class PeerRowSource:
         if not node:
             raise SourceUnavailable("no leader is known")
         try:
-            return await self._peers.call(node, name, head, limit_s=limit_s)
+            return await self._peers.call(node, name, about(self._log, head), limit_s=limit_s)
         except (PeerGone, Failure) as error:
             raise SourceUnavailable(str(error)) from None
 

@@ -196,6 +196,9 @@ class MemoryLog:
                 await self._clock.sleep(LOG_RETRY_SECONDS)
         raise LogUnavailable("closed")
 
+    def rest(self) -> None:
+        return
+
     async def read(self, after_seq: int, bytes_max: int, *, is_certain: bool = False) -> list[Row]:
         await self._begin("read")
         found: list[Row] = []
@@ -260,6 +263,16 @@ class MemoryLog:
         await self._begin("remove")
         self._server.replicas.pop(node, None)
         await self._faults.after("remove")
+
+    async def withdraw(self, node: str, applied: int) -> bool:
+        await self._begin("withdraw")
+        server = self._server
+        others = [each for each in server.replicas.values() if each.node != node]
+        if server.state.node != node and any(each.flushed >= applied for each in others):
+            server.replicas.pop(node, None)
+        is_gone = node not in server.replicas
+        await self._faults.after("withdraw")
+        return is_gone
 
     async def announce(self, node: str, region: str, addresses: dict[str, str]) -> None:
         await self._begin("announce")
@@ -337,3 +350,46 @@ class MemoryLogMaker:
         if present is not None and not replaces:
             raise LogRefused(LOG_EXISTS)
         self.server = MemoryLogServer(generation, origin)
+
+
+class MemoryLogs:
+    """The connections of one node to several logs. Implements ReplicatedLogs. `servers` is shared by all nodes: logs
+    are added to it."""
+
+    def __init__(self, servers: Sequence[MemoryLogServer], clock: Clock, faults: Faults | None = None) -> None:
+        for server in servers:
+            server.nodes = servers[0].nodes  # nodes announce themselves to the cluster, not to a log
+        self._servers = servers
+        self._clock = clock
+        self._faults = faults or NoFaults()
+        self._logs: dict[int, MemoryLog] = {}
+        self._is_closed = False
+
+    @property
+    def cluster_key(self) -> bytes:
+        return self._servers[0].cluster_key
+
+    @property
+    def count(self) -> int:
+        return len(self._servers)
+
+    async def log(self, number: int) -> MemoryLog:
+        if number not in self._logs:
+            self._logs[number] = self._new_log(self._servers[number], self._clock, self._faults)
+        return self._logs[number]
+
+    def _new_log(self, server: MemoryLogServer, clock: Clock, faults: Faults) -> MemoryLog:
+        return MemoryLog(server, clock, faults)
+
+    async def leaders(self) -> Sequence[LeaderState]:
+        if self._is_closed:
+            raise LogUnavailable("closed")
+        await self._faults.before("leaders")
+        states = [each.state for each in self._servers]
+        await self._faults.after("leaders")
+        return states
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for log in self._logs.values():
+            await log.close()

@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from armillary import limits
@@ -22,17 +22,13 @@ from armillary.limits import LOG_CONNECT_SECONDS, LOG_KEEPALIVE_SECONDS
 from armillary.storage.log import postgres_statements as sql
 from armillary.storage.log.postgres_checks import APPLICATION_NAME, Plans, check, facts_of, set_up
 from armillary.storage.log.postgres_schema import identity_of
-from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
+from armillary.storage.log.replicated_log import NO_LOG, OTHER_LOG, LogRefused, LogUnavailable
 
 _log = logging.getLogger("armillary.storage")
 T = TypeVar("T")
 
 _NO_ANSWER = (
     "PostgreSQL did not answer in time. It waits if no server that synchronous_standby_names lists is connected"
-)
-NO_LOG: Final = "The database holds no log of Armillary: the address leads to another database, or the log was removed."
-OTHER_LOG: Final = (
-    "The database holds the log of another cluster: the address leads elsewhere, or the log was made anew."
 )
 _SCHEMES = ("postgresql", "postgres")
 
@@ -67,7 +63,9 @@ class Session:
         self.url = url
         self.timeline = timeline
         self.warning: str | None = None
-        self.tables_end = 0  # the first seq that may have no table
+        self.logs: set[int] = set()  # that have the generation which this node knows
+        self.tables_ends: dict[int, int] = {}  # by log: the first seq that may have no table
+        self.checked_s = float("-inf")  # when its server's configuration was found good
         self.reason: str | None = None  # why it was cut
         connection.add_log_listener(self._warn)
 
@@ -179,7 +177,10 @@ class Connector:
                 connection.terminate()
         self._urls.sort(key=lambda each: each != url)
         self.timeline = max(self.timeline, timeline)
-        return Session(connection, url, timeline)
+        session = Session(connection, url, timeline)
+        if self.generation is not None:
+            session.logs.add(self._log)
+        return session
 
     async def _prepare(self, connection: Any, plans: Plans) -> int:
         """Set up and check a new session. Returns the timeline of its server."""
@@ -190,15 +191,17 @@ class Connector:
         if facts.timeline < self.timeline:
             raise LogUnavailable("the server was the primary before another one was promoted")
         if self.generation is not None:
-            await self._check_generation(connection)
+            await check_generation(connection, self._log, self.generation)
         return facts.timeline
 
-    async def _check_generation(self, connection: Any) -> None:
-        identity = await identity_of(connection, self._log)
-        if identity is None:
-            raise LogRefused(NO_LOG)
-        if identity[0] != self.generation:
-            raise LogRefused(OTHER_LOG)
+
+async def check_generation(connection: Any, log: int, generation: bytes) -> None:
+    """Raises LogRefused if a server has another log, or none."""
+    identity = await identity_of(connection, log)
+    if identity is None:
+        raise LogRefused(NO_LOG)
+    if identity[0] != generation:
+        raise LogRefused(OTHER_LOG)
 
 
 class Lane:
@@ -211,6 +214,7 @@ class Lane:
         self._limit_s = limit_s
         self._session: Session | None = None
         self._lock = asyncio.Lock()
+        self._rests = False  # the session is not needed after this call
         self._is_closed = False
 
     async def run(self, work: Callable[[Session], Awaitable[T]]) -> T:
@@ -232,9 +236,10 @@ class Lane:
                     raise
                 raise LogUnavailable(session.reason or _text(error)) from None
             finally:
-                if not is_sound:
+                if not is_sound or self._rests:
                     self._session = None
                     session.cut()
+                self._rests = False
 
     async def fetch(self, statement: str, *arguments: Any) -> list[Any]:
         async def work(session: Session) -> list[Any]:
@@ -247,6 +252,14 @@ class Lane:
         """End the session, also if a call uses it: its outcome is unknown then. The next call opens another one."""
         if self._session is not None:
             self._session.cut(reason)
+
+    def rest(self) -> None:
+        """End the session, but only after the call that uses it. The next call opens another one."""
+        if self._lock.locked():
+            self._rests = True
+        elif self._session is not None:
+            self._session.cut()
+            self._session = None
 
     def close(self) -> None:
         self._is_closed = True

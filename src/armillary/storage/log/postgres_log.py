@@ -1,9 +1,9 @@
 """The replicated log on PostgreSQL, which replicates it synchronously to its standbys.
 
-Appends, the lease, reading and upkeep have a connection each, so none waits for another. A failover of PostgreSQL is
-survived inside the calls: an append is repeated until its outcome is known, other calls raise LogUnavailable and can be
-repeated. What a server answers without having written anything counts only after a synchronous commit on the same
-connection, because a former primary that does not know of its successor still answers.
+Appends, the lease, reading and upkeep have a connection each, so none waits for another (`postgres_lanes.py`). A
+failover of PostgreSQL is survived inside the calls: an append is repeated until its outcome is known, other calls raise
+LogUnavailable and can be repeated. What a server answers without having written counts only after a synchronous
+commit on the same connection, because a former primary that does not know of its successor still answers.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from armillary import limits
 from armillary.storage.log import postgres_statements as sql
-from armillary.storage.log.postgres_checks import Plans, standby_names
-from armillary.storage.log.postgres_connections import NO_LOG, OTHER_LOG, Connector, Lane, Session
+from armillary.storage.log.postgres_checks import standby_names
+from armillary.storage.log.postgres_connections import Connector, Lane, Session, T, check_generation
+from armillary.storage.log.postgres_lanes import Lanes
 from armillary.storage.log.postgres_schema import LogTables, create_log, identity_of, key_of, migrate
 from armillary.storage.log.replicated_log import (
+    NO_LOG,
+    OTHER_LOG,
     Deposed,
     LeaderState,
     LogFigures,
@@ -38,22 +41,25 @@ class PostgresLog:
 
     def __init__(
         self,
-        connector: Connector,
+        lanes: Lanes,
         number: int,
-        call_seconds: float,
         generation: bytes,
         table_rows: int,
         cluster_key: bytes,
+        *,
+        has_own_lanes: bool = True,
     ) -> None:
-        self._connector = connector
+        """`has_own_lanes`: no other log uses them, so they are closed with this one."""
+        self._lanes = lanes
+        self._has_own_lanes = has_own_lanes
         self._number = number
         self.generation = generation
         self.cluster_key = cluster_key  # what nodes prove to each other to know
         self._tables = LogTables(number, table_rows)
-        self._appending = Lane(connector, limit_s=None, plans=Plans.AUTO)
-        self._leading, self._reading, self._upkeep = (Lane(connector, call_seconds) for _ in range(3))
+        self._appending = lanes.new_appending()
         self._last: Place | None = None  # the newest acknowledged row of this node's epoch
         self._renewing: tuple[int, int] | None = None  # epoch and renewals, of a renewal whose outcome is unknown
+        self._rests = False
         self._is_closed = False
 
     @classmethod
@@ -89,22 +95,35 @@ class PostgresLog:
         if identity is None:
             raise LogUnavailable("the log was removed while it was opened")
         connector.generation = identity[0]
-        return cls(connector, number, call_seconds, *identity)
+        return cls(Lanes(connector, call_seconds), number, *identity)
+
+    @classmethod
+    async def shared(cls, lanes: Lanes, number: int) -> PostgresLog:
+        """One of several logs of a node, which is there. Raises LogRefused or LogUnavailable."""
+
+        async def work(session: Session) -> tuple[bytes, int, bytes] | None:
+            identity = await identity_of(session.connection, number)
+            return (*identity, await key_of(session.connection, number)) if identity is not None else None
+
+        identity = await lanes.upkeep.run(work)
+        if identity is None:
+            raise LogRefused(NO_LOG)
+        return cls(lanes, number, *identity, has_own_lanes=False)
 
     async def leader(self) -> LeaderState:
-        found = await self._leading.fetch(sql.LEADER, self._number)
-        return self._state(found[0] if found else None)
+        found = await self._fetch(self._lanes.leading, sql.LEADER, self._number)
+        return self.state_of(found[0] if found else None)
 
     async def take(self, seen: LeaderState, node: str, time_us: int) -> tuple[LeaderState, Row] | None:
         async def work(session: Session) -> tuple[LeaderState, Row] | None:
-            await self._check(session)
+            await self._lanes.check(session)
             connection = session.connection
             tables_end = 0
             async with connection.transaction():
                 found = await connection.fetchrow(sql.TAKE, self._number, seen.epoch, seen.renewals, node)
                 if found is None:
                     return None
-                state = self._state(found)
+                state = self.state_of(found)
                 # The record is locked now. The former leader may still append, until a fence comes first.
                 while True:
                     fence = _fence(await connection.fetchrow(sql.NEWEST, self._number), state, time_us)
@@ -114,25 +133,25 @@ class PostgresLog:
                         break
             return state, fence
 
-        taken = await self._leading.run(work)
+        taken = await self._run(self._lanes.leading, work)
         if taken is not None:
-            self._last, self._renewing = taken[1].place, None
+            self._last, self._renewing, self._rests = taken[1].place, None, False
         return taken
 
     async def renew(self, seen: LeaderState, confirmed: Place) -> LeaderState | None:
         async def work(session: Session) -> Any:
-            await self._check(session)
+            await self._lanes.check(session)
             return await self._replace(session, sql.RENEW, seen, confirmed.pack())
 
-        found = await self._leading.run(work)
+        found = await self._run(self._lanes.leading, work)
         self._renewing = None
-        return self._state(found) if found is not None else None
+        return self.state_of(found) if found is not None else None
 
     async def resign(self, seen: LeaderState, successor: str) -> bool:
         async def work(session: Session) -> Any:
             return await self._replace(session, sql.RESIGN, seen, successor)
 
-        found = await self._leading.run(work)
+        found = await self._run(self._lanes.leading, work)
         self._renewing = None
         return found is not None
 
@@ -142,8 +161,10 @@ class PostgresLog:
 
         told = ""
         while not self._is_closed:
+            if self._rests:  # what an earlier epoch has in flight: the session is needed for this attempt alone
+                self._appending.rest()
             try:
-                is_ours = await self._appending.run(work)
+                is_ours = await self._run(self._appending, work)
             except LogUnavailable as error:
                 if told != str(error):  # not with each attempt
                     told = str(error)
@@ -156,6 +177,10 @@ class PostgresLog:
             return
         raise LogUnavailable("the log is closed")
 
+    def rest(self) -> None:
+        self._rests = True
+        self._appending.rest()
+
     async def read(self, after_seq: int, bytes_max: int, *, is_certain: bool = False) -> list[Row]:
         async def work(session: Session) -> list[Any]:
             arguments = (self._number, after_seq, bytes_max, limits.LOG_READ_ROWS)
@@ -164,7 +189,7 @@ class PostgresLog:
                 await session.connection.execute(sql.BARRIER)
             return found
 
-        return [sql.row_of(each) for each in await self._reading.run(work)]
+        return [sql.row_of(each) for each in await self._run(self._lanes.reading, work)]
 
     async def newest(self) -> Place:
         async def work(session: Session) -> Any:
@@ -172,11 +197,11 @@ class PostgresLog:
             await session.connection.execute(sql.BARRIER)
             return found
 
-        found = await self._reading.run(work)
+        found = await self._run(self._lanes.reading, work)
         return Place(found["epoch"], found["seq"], found["chain"]) if found is not None else START
 
     async def lowest(self) -> int:
-        return _first(await self._reading.fetch(sql.LOWEST, self._number))
+        return _first(await self._fetch(self._lanes.reading, sql.LOWEST, self._number))
 
     async def tail(self, after_seq: int) -> None:
         """Looks for the next row again and again, less often while nothing comes. LISTEN would be quicker to tell, but
@@ -185,7 +210,7 @@ class PostgresLog:
         until = loop.time() + limits.LOG_POLL_SECONDS
         pause_s = limits.LOG_TAIL_SECONDS_MIN
         statement = sql.FIRST_ABOVE  # the next row may have been trimmed
-        while not await self._reading.fetch(statement, self._number, after_seq) and loop.time() < until:
+        while not await self._fetch(self._lanes.reading, statement, self._number, after_seq) and loop.time() < until:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, limits.LOG_TAIL_SECONDS_MAX)
             statement = sql.NEXT
@@ -199,19 +224,32 @@ class PostgresLog:
                 flushed: int = await connection.fetchval(sql.REGISTER, self._number, node, lowest - 1)
                 return flushed
 
-        return await self._upkeep.run(work)
+        return await self._run(self._lanes.upkeep, work)
 
     async def report(self, node: str, applied: int, flushed: int) -> bool:
         async def work(session: Session) -> bool:
             return await self._written(session, sql.REPORT, node, applied, flushed) is not None
 
-        return await self._upkeep.run(work)
+        return await self._run(self._lanes.upkeep, work)
 
     async def replicas(self) -> list[ReplicaState]:
-        return [ReplicaState(*found) for found in await self._upkeep.fetch(sql.REPLICAS, self._number)]
+        return [ReplicaState(*found) for found in await self._fetch(self._lanes.upkeep, sql.REPLICAS, self._number)]
+
+    async def withdraw(self, node: str, applied: int) -> bool:
+        async def work(session: Session) -> bool:
+            connection = session.connection
+            async with connection.transaction():
+                # Two replicas that leave at the same time do so one after the other.
+                await connection.execute(sql.LOCK_LEADER, self._number)
+                await connection.execute(sql.WITHDRAW, self._number, node, applied)
+                is_gone = await connection.fetchval(sql.IS_REPLICA, self._number, node) is None
+            await connection.execute(sql.BARRIER)
+            return is_gone
+
+        return await self._run(self._lanes.upkeep, work)
 
     async def remove(self, node: str) -> None:
-        await self._upkeep.fetch(sql.REMOVE, self._number, node)
+        await self._fetch(self._lanes.upkeep, sql.REMOVE, self._number, node)
 
     async def trim(self) -> int:
         async def work(session: Session) -> int:
@@ -224,20 +262,20 @@ class PostgresLog:
                     if flushed is not None and newest is not None:
                         await self._tables.drop(connection, below=min(flushed, newest["seq"]))
                     return _first(await connection.fetch(sql.LOWEST, self._number))
-            except self._connector.is_locked:  # a reader holds a table: the next trim comes to it
+            except self._lanes.connector.is_locked:  # a reader holds a table: the next trim comes to it
                 return _first(await connection.fetch(sql.LOWEST, self._number))
 
-        return await self._upkeep.run(work)
+        return await self._run(self._lanes.upkeep, work)
 
     async def announce(self, node: str, region: str, addresses: dict[str, str]) -> None:
-        await self._upkeep.fetch(sql.ANNOUNCE, node, region, json.dumps(addresses))
+        await self._fetch(self._lanes.upkeep, sql.ANNOUNCE, node, region, json.dumps(addresses))
 
     async def nodes(self) -> list[NodeState]:
-        found = await self._upkeep.fetch(sql.NODES)
+        found = await self._fetch(self._lanes.upkeep, sql.NODES)
         return [NodeState(node, region, json.loads(addresses), silent_s) for node, region, addresses, silent_s in found]
 
     async def forget(self, node: str) -> None:
-        await self._upkeep.fetch(sql.FORGET, node)
+        await self._fetch(self._lanes.upkeep, sql.FORGET, node)
 
     async def figures(self) -> LogFigures:
         async def work(session: Session) -> LogFigures:
@@ -256,28 +294,36 @@ class PostgresLog:
                 has_standby=found["has_standby"],
             )
 
-        return await self._upkeep.run(work)
+        return await self._run(self._lanes.upkeep, work)
 
     async def close(self) -> None:
         """An append whose outcome is unknown raises LogUnavailable then."""
         self._is_closed = True
-        for lane in (self._appending, self._leading, self._reading, self._upkeep):
-            lane.close()
+        self._lanes.end_appending(self._appending)
+        if self._has_own_lanes:
+            self._lanes.close()
 
-    async def _check(self, session: Session) -> None:
-        """Check the server's configuration again. If it promises too little now, nothing more is appended: the session
-        for that is opened anew, and so refused until the configuration is right."""
-        try:
-            await self._connector.check(session)
-        except LogRefused as refusal:
-            self._appending.cut(str(refusal))
-            raise
+    async def _run(self, lane: Lane, work: Callable[[Session], Awaitable[T]]) -> T:
+        async def checked(session: Session) -> T:
+            if self._number not in session.logs:  # it was opened for another log of this node
+                await check_generation(session.connection, self._number, self.generation)
+                session.logs.add(self._number)
+            return await work(session)
+
+        return await lane.run(checked)
+
+    async def _fetch(self, lane: Lane, statement: str, *arguments: Any) -> list[Any]:
+        async def work(session: Session) -> list[Any]:
+            found: list[Any] = await session.connection.fetch(statement, *arguments)
+            return found
+
+        return await self._run(lane, work)
 
     async def _append(self, session: Session, rows: Sequence[Row]) -> bool:
         """One attempt. Returns whether the rows are in the log, as the standbys have it too."""
         connection, first, rest = session.connection, rows[0], rows[1:]
-        if rows[-1].seq >= session.tables_end:
-            session.tables_end = await self._tables.reach(connection, first.seq, rows[-1].seq)
+        if rows[-1].seq >= session.tables_ends.get(self._number, 0):
+            session.tables_ends[self._number] = await self._tables.reach(connection, first.seq, rows[-1].seq)
         before = self._last
         if before is None or before.seq != first.seq - 1:
             before = await self._place_before(connection, first)
@@ -308,7 +354,7 @@ class PostgresLog:
         is_repeated, self._renewing = self._renewing == place, place
         return await self._written(session, statement, *place, value, is_repeated, seen.node)
 
-    def _state(self, found: Any) -> LeaderState:
+    def state_of(self, found: Any) -> LeaderState:
         """The log may have been made anew while this node uses it."""
         if found is None:
             raise LogRefused(NO_LOG)

@@ -116,6 +116,17 @@ async def identity_of(connection: Any, log: int) -> tuple[bytes, int] | None:
     return (found["generation"], found["table_rows"]) if found is not None else None
 
 
+async def identities_of(connection: Any) -> list[tuple[bytes, bytes]]:
+    """The generation and the key of each log, by its number. The schema has this version."""
+    found = await connection.fetch("SELECT log, generation, key FROM armillary.leaders ORDER BY log")
+    if [each["log"] for each in found] != list(range(len(found))):
+        raise LogRefused(
+            "Some of the cluster's logs are missing in the database: it was restored incompletely, or rows of "
+            "armillary.leaders were removed. Restore it as a whole."
+        )
+    return [(each["generation"], each["key"]) for each in found]
+
+
 async def key_of(connection: Any, log: int) -> bytes:
     """The key of the cluster. The schema has this version and the log is there."""
     key: bytes = await connection.fetchval("SELECT key FROM armillary.leaders WHERE log = $1", log)

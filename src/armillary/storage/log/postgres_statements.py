@@ -65,6 +65,7 @@ FIRST_ABOVE: Final = "SELECT seq FROM armillary.log WHERE log = $1 AND seq > $2 
 NEXT: Final = "SELECT seq FROM armillary.log WHERE log = $1 AND seq = $2 + 1"
 
 LEADER: Final = "SELECT generation, epoch, node, renewals, confirmed FROM armillary.leaders WHERE log = $1"
+LEADERS: Final = "SELECT log, generation, epoch, node, renewals, confirmed FROM armillary.leaders ORDER BY log"
 LOCK_LEADER: Final = "SELECT FROM armillary.leaders WHERE log = $1 FOR UPDATE"
 TAKE: Final = """
 UPDATE armillary.leaders SET epoch = epoch + 1, renewals = renewals + 1, node = $4
@@ -85,6 +86,11 @@ ON CONFLICT (log, node) DO UPDATE SET flushed = present.flushed RETURNING flushe
 REPORT: Final = "UPDATE armillary.replicas SET applied = $3, flushed = $4 WHERE log = $1 AND node = $2 RETURNING true"
 REPLICAS: Final = "SELECT node, applied, flushed FROM armillary.replicas WHERE log = $1 ORDER BY node"
 REMOVE: Final = "DELETE FROM armillary.replicas WHERE log = $1 AND node = $2"
+WITHDRAW: Final = """
+DELETE FROM armillary.replicas AS leaving WHERE log = $1 AND node = $2
+    AND NOT EXISTS (SELECT FROM armillary.leaders WHERE log = $1 AND node = $2)
+    AND EXISTS (SELECT FROM armillary.replicas AS other WHERE log = $1 AND other.node <> $2 AND other.flushed >= $3)"""
+IS_REPLICA: Final = "SELECT true FROM armillary.replicas WHERE log = $1 AND node = $2"
 LOWEST_FLUSHED: Final = "SELECT min(flushed) FROM armillary.replicas WHERE log = $1"
 
 ANNOUNCE: Final = """

@@ -20,6 +20,10 @@ LOG_EXISTS: Final = (
     "The database holds the log of a cluster already. Name another database; to join that cluster, start a node with "
     "an empty data directory."
 )
+NO_LOG: Final = "The database holds no log of Armillary: the address leads to another database, or the log was removed."
+OTHER_LOG: Final = (
+    "The database holds the log of another cluster: the address leads elsewhere, or the log was made anew."
+)
 
 
 class Deposed(Exception):
@@ -105,6 +109,9 @@ class ReplicatedLog(Protocol):
         outcome is resolved inside, however long that takes: the same append is repeated until the rows are there or
         another epoch is. Raises Deposed. Must not be cancelled: run it in a task of its own."""
 
+    def rest(self) -> None:
+        """This node does not lead: what only appends need may be given back. The next one gets it again."""
+
     async def read(self, after_seq: int, bytes_max: int, *, is_certain: bool = False) -> list[Row]:
         """Rows above a seq, in order, at least one if there is any. They need not be acknowledged yet. If the first has
         not the seq that follows, the rows between were trimmed. `is_certain`: not from a former primary, which may show
@@ -130,6 +137,12 @@ class ReplicatedLog(Protocol):
     async def remove(self, node: str) -> None:
         """The node is no replica any more: rows do not wait for it."""
 
+    async def withdraw(self, node: str, applied: int) -> bool:
+        """This node is to be no replica any more, and has applied rows up to a seq. False: it stays one, because the
+        record names it as the leader, or no other replica has flushed these rows: what is trimmed of the log could be
+        lost with this node's state. Two that withdraw at the same time do not count on each other. Can be repeated if
+        its outcome is unknown: LogUnavailable. The node must not report or register meanwhile."""
+
     async def announce(self, node: str, region: str, addresses: dict[str, str]) -> None:
         """Tell the cluster that a node is alive, and where."""
 
@@ -148,6 +161,27 @@ class ReplicatedLog(Protocol):
         left."""
 
     async def close(self) -> None: ...
+
+
+class ReplicatedLogs(Protocol):
+    """All logs of a cluster, as one node uses them. They are numbered from 0 on; new ones are added behind the last."""
+
+    @property
+    def cluster_key(self) -> bytes:
+        """Of log 0: nodes prove to each other that they know it."""
+
+    @property
+    def count(self) -> int:
+        """As far as this node has seen; it only grows."""
+
+    async def log(self, number: int) -> ReplicatedLog:
+        """One of them; each time the same. Raises LogUnavailable."""
+
+    async def leaders(self) -> Sequence[LeaderState]:
+        """Who leads each log, by its number, read with one statement. Raises LogUnavailable."""
+
+    async def close(self) -> None:
+        """The logs too."""
 
 
 class LogMaker(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Protocol
 
@@ -64,10 +64,12 @@ class Leadership:
         on_state: Callable[[LeaderState], None] = lambda state: None,
         source: RowSource | None = None,
         kept: LogLimits = LogLimits(),  # noqa: B008 - it does not change
+        look: Callable[[], Awaitable[LeaderState]] | None = None,
     ) -> None:
         """`patience`: how many seconds longer than needed this node waits before it takes over, so that nodes of the
         preferred region are first. `on_state`: told of the record of the log whenever it was read. `source`: how the
-        leader is asked for rows while this node follows."""
+        leader is asked for rows while this node follows. `look`: the record of the log at its next common look for all
+        logs of a node, instead of one of its own each half second."""
         self.node = node
         self._engine = engine
         self._log = log
@@ -77,6 +79,7 @@ class Leadership:
         self._patience = patience
         self._on_state = on_state
         self._source = source
+        self._look = look
         self._upkeep = LogUpkeep(node, log, engine.replica, clock, lambda: self.leads, kept)
         self.freshness = Freshness(engine.replica, clock, boot_time, source)
         self._rival = RivalLease(boot_time)
@@ -203,7 +206,7 @@ class Leadership:
             if running.done():
                 running.result()  # raises: the follower cannot go on
             try:
-                state = self._see(await self._log.leader())
+                state = self._see(await (self._log.leader() if self._look is None else self._look()))
                 self._rival.observe(state)
                 # A record that names this node is of an earlier run of it, or of an attempt that did not end: this
                 # process does not lead, and no other process has this node's directory.
@@ -213,7 +216,8 @@ class Leadership:
                     return
             except LogUnavailable:
                 pass  # the follower tells
-            await self._clock.sleep(limits.LEASE_RENEW_SECONDS)
+            if self._look is None:
+                await self._clock.sleep(limits.LEASE_RENEW_SECONDS)
 
     def _see(self, state: LeaderState) -> LeaderState:
         self.state = state

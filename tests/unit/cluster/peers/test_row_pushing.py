@@ -26,7 +26,7 @@ async def test_a_follower_gets_the_rows_of_the_leader(nodes: tuple[Peers, Peers]
     engine = ReplicatedEngine(local_replica(tmp_path / "a", server), SystemClock())
     commit: GroupCommit | None = None
     leader = "a"
-    answer_followers(a, lambda: commit)
+    answer_followers(a, lambda log: commit if log == 0 else None)
     source = PeerRowSource(b, lambda: leader)
     for ask in (source.rows(0, 0.0), source.word(1.0)):
         with pytest.raises(SourceUnavailable, match="Another node"):
