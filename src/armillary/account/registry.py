@@ -7,10 +7,11 @@ not import the account.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from armillary import limits
 from armillary.account.catalog.allocation import place_of_store
@@ -64,6 +65,7 @@ class Registry:
         self.operations: ClusterOperations | None = None  # for the operator of a cluster
         self.topology: Topology | None = None  # of the cluster; None: a single server
         self.place = 0  # the number of this process, where several hold the partitions of an account
+        self.other_places: Mapping[int, Any] = {}  # the others of them (`visits/elsewhere/place.py`), by number
         self.stand_ins: StandIns | None = None  # for partitions that other processes hold; None: there are none
         self.is_read_only = False  # doors refuse writes of clients; background work goes on
         self.events = Events(clock)  # for people who look

@@ -43,6 +43,7 @@ class DividedAccount(Account):
         super().__init__(engine, clock, settings)
         self.here = here
         self.place = here.number
+        self.other_places = here.places.others
         self.stand_ins = self._stand_in
         self.reshaper = self.divided_reshaper = DividedReshaper(self, self.budgets, here.places)
         self.rounds = Rounds(self, self.reshaper)

@@ -11,9 +11,10 @@ from typing import ClassVar
 
 from armillary import limits
 from armillary.account.captures.notes import Note, QueryNote
+from armillary.account.collections.event_visits import LookAtEvents
 from armillary.account.container import Container
 from armillary.account.visits import visits
-from armillary.account.visits.visits import Visit
+from armillary.account.visits.visits import Visit, run_uncounted_at
 from armillary.errors import Failure, Kind, Reason
 from armillary.model import charges, layout
 from armillary.model.documents import bson_bytes
@@ -93,6 +94,15 @@ def _portion(view: View, low: bytes, high: bytes, *, reverse: bool = False) -> l
         if size_bytes > limits.MANY_BYTES_MAX:
             break
     return taken
+
+
+async def lsn_now(container: Container) -> int:
+    """Of the partition, which is asked for it if another process holds it."""
+    partition = partition_of(container)
+    if not partition.is_elsewhere:
+        return partition.lsn
+    state = await run_uncounted_at(container, partition, LookAtEvents())
+    return state.lsn if state is not None else partition.lsn
 
 
 def partition_of(container: Container) -> Partition:

@@ -49,7 +49,15 @@ class Stream(Protocol):
     """An open change stream, as other commands see it."""
 
     def covers(self, database: str, collection: str) -> bool: ...
-    async def tell(self, call: Call, kind: str, database: str, collection: str, extra: Document) -> None: ...
+    async def tell(self, kind: str, database: str, collection: str, extra: Document) -> None: ...
+
+
+class Others(Protocol):
+    """The doors of the other processes of a server (`elsewhere/other_doors.py`)."""
+
+    async def gather(self, call: Call, command: Document | None = None) -> list[Document]: ...
+    async def killed_cursors(self, call: Call) -> dict[int, bool]: ...
+    async def share_fail_points(self, fail_points: FailPoints) -> None: ...
 
 
 class Services(Protocol):
@@ -69,6 +77,8 @@ class Services(Protocol):
     process_id: ObjectId
     membership: Membership | None  # of a replica set of several nodes
 
+    @property
+    def others(self) -> Others | None: ...
     @property
     def commands(self) -> Mapping[str, Command]: ...
     @property
@@ -91,8 +101,9 @@ class Services(Protocol):
     def address_of(self, client: Client) -> str: ...
     def sessions_of(self, client: Client) -> Sessions: ...
     async def end_session(self, sessions: Sessions, session_id: bytes) -> None: ...
-    def is_watched(self, database: str, collection: str) -> bool: ...
-    async def announce(self, call: Call, kind: str, database: str, collection: str, **extra: Any) -> None: ...
+    async def is_watched(self, database: str, collection: str) -> bool: ...
+    async def announce(self, kind: str, database: str, collection: str, **extra: Any) -> None: ...
+    async def end_cursors(self, namespace: str, reason: str) -> None: ...
     def running_commands(self, asking: Client) -> list[Document]: ...
     def kill(self, number: int) -> None: ...
 
@@ -126,11 +137,13 @@ class Call:
         "documents_returned",
         "extra",
         "fields",
+        "is_forwarded",
         "is_killed",
         "is_stream",
         "javascript",
         "keys_examined",
         "login",
+        "meets_fail_points",
         "name",
         "needs_primary",
         "past",
@@ -174,6 +187,8 @@ class Call:
         self.slices = 0  # of evaluation since the last page was read
         self.deadline_s: float | None = None  # on the machine's clock
         self.is_killed = False  # by killOp
+        self.is_forwarded = False  # from or to another process
+        self.meets_fail_points = False  # although it comes from another process
         self.is_stream = False  # the next events of a change stream
         self.needs_primary = False  # its answer is that of a node that leads
         self.javascript: Callable[[Document], Any] | None = None  # runs its functions, once it has called one

@@ -6,6 +6,7 @@ The door makes one for every connection. Sessions and cursors belong to the door
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -72,6 +73,7 @@ class Client:
         "line",
         "local",
         "login",
+        "on_leave",
         "remote",
         "statistics",
         "user",
@@ -97,6 +99,7 @@ class Client:
         self.compressors: list[str] = []
         self.statistics = Statistics()
         self.details: Notes | None = None  # what the account notes of its command while that is asked for
+        self.on_leave: Callable[[], None] | None = None  # while another process answers its command
         self._gone: asyncio.Event | None = None
 
     @property
@@ -119,6 +122,8 @@ class Client:
     def leave(self) -> None:
         self._gone = self._gone or asyncio.Event()
         self._gone.set()
+        if self.on_leave is not None:
+            self.on_leave()
 
     async def pause(self, seconds: float) -> bool:
         """Wait; False: the client disconnected or the server closes."""

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from armillary import limits, work
@@ -23,25 +22,24 @@ from armillary.account.following import FollowingAccount
 from armillary.account.security.sign_in_throttle import SignInThrottle
 from armillary.audit import ACTOR
 from armillary.clock import Clock
-from armillary.doors.mongo import command_counts, namespaces
-from armillary.doors.mongo.call import Call, Command, Stream, check_database, read_only
+from armillary.doors.mongo import command_checks, command_counts, namespaces
+from armillary.doors.mongo.call import Call, Command, Stream
 from armillary.doors.mongo.client import NO_LINE, Client, Line, Statistics
 from armillary.doors.mongo.commands import inline_commands, profiler
 from armillary.doors.mongo.commands.command_table import COMMANDS
 from armillary.doors.mongo.commands.fail_points import FailPoints
-from armillary.doors.mongo.commands.hello import topology_of
+from armillary.doors.mongo.commands.hello import process_id_of, topology_of
+from armillary.doors.mongo.elsewhere.other_doors import OtherDoors
 from armillary.doors.mongo.errors import RESUMABLE, STATE_CHANGES, MalformedMessage, code_of, labels_of
-from armillary.doors.mongo.fields import GENERIC
-from armillary.doors.mongo.reading import point_reads
+from armillary.doors.mongo.reading import cursor_commands, point_reads
 from armillary.doors.mongo.reading.change_streams import ChangeStream
 from armillary.doors.mongo.reading.cursors import Cursors
 from armillary.doors.mongo.replica_set import admission
 from armillary.doors.mongo.replica_set.membership import Membership
-from armillary.doors.mongo.sessions import authorization, read_write_concerns
-from armillary.doors.mongo.sessions.authentication import Authenticator, unauthorized
-from armillary.doors.mongo.sessions.cluster_time import ClusterTime
+from armillary.doors.mongo.sessions.authentication import Authenticator
+from armillary.doors.mongo.sessions.cluster_time import ClusterTime, ProcessClusterTime
 from armillary.doors.mongo.sessions.read_write_concerns import Snapshots
-from armillary.doors.mongo.sessions.sessions import Sessions, session_id_of, transaction_name
+from armillary.doors.mongo.sessions.sessions import Sessions, transaction_name
 from armillary.doors.mongo.sessions.transactions import Transaction
 from armillary.doors.mongo.settings import Grant, MongoSettings, ProfilingLevels
 from armillary.doors.mongo.wire import answers
@@ -89,19 +87,25 @@ class MongoDoor:
         self.watch = RequestWatch()  # counts requests
         self.authenticator = Authenticator(account, owners, readers, machine)
         account.database_users.on_change.append(self._check_clients)
-        self.process_id = ObjectId(account.clock.random_bytes(12))
-        topology = account.topology
+        topology, places, place = account.topology, account.other_places, account.place
+        # The same in all processes of a server.
+        self.process_id = ObjectId(process_id_of(account.secret) if places else account.clock.random_bytes(12))
         self.membership = Membership(account, topology, self.process_id) if topology is not None else None
         self.cluster_time = ClusterTime(account.clock) if self.membership is None else self.membership.times
+        self.others: OtherDoors | None = None  # of the other processes
+        if places and topology is None:
+            self.cluster_time = times = ProcessClusterTime(account.clock, place, len(places) + 1)
+            self.others = OtherDoors(places, place, machine, times)
         self.sessions = Sessions(account.clock)
         self._reader_sessions = Sessions(account.clock, Grant.READ)
-        self.cursors: Cursors[Call] = Cursors(account.clock)
+        self.cursors: Cursors[Call] = Cursors(account.clock, place, len(places) + 1)
         self.snapshots = Snapshots(account.clock)
         self.open_transactions: set[Transaction] = set()
         self.streams: set[Stream] = set()  # that are open
         self.fail_points = FailPoints()
         self.profiler = ProfilingLevels()
         self.port = 0  # set once it is open
+        self.forwarded: dict[int, Client] = {}  # whose commands are answered for other processes
         self._clients: dict[int, Client] = {}
         self._running: dict[int, tuple[Call, float]] = {}
         self._counts: Counter[str] = Counter()
@@ -127,6 +131,8 @@ class MongoDoor:
         await self.cursors.close()
 
     async def _keep_up(self) -> None:
+        if self.others is not None:
+            await self.others.adopt(self.fail_points, self.profiler)
         try:
             if not isinstance(self.account, FollowingAccount):
                 await self.clear()
@@ -141,7 +147,7 @@ class MongoDoor:
 
     async def clear(self) -> None:
         """Delete the collections of transactions that were open when the server stopped."""
-        left = [each for each in self.account.containers if each.name.startswith(namespaces.PENDING)]
+        left = [each for each in self.account.containers if namespaces.is_left_pending(self.account, each.name)]
         for container in left:
             await containers.delete_container(self.account, container, None)
 
@@ -176,9 +182,8 @@ class MongoDoor:
 
     def welcome(self, line: Line, *, is_tls: bool, remote: tuple[str, int], local: tuple[str, int]) -> Client:
         self._client_numbers += 1
-        client = Client(
-            self._client_numbers, line, is_tls=is_tls, remote=remote, local=local, grant=self.grant_of_strangers
-        )
+        number = self._client_numbers if self.others is None else self.others.distinct(self._client_numbers)
+        client = Client(number, line, is_tls=is_tls, remote=remote, local=local, grant=self.grant_of_strangers)
         self._clients[client.id] = client
         return client
 
@@ -192,12 +197,6 @@ class MongoDoor:
         if advertised is not None:
             return advertised if ":" in advertised.rpartition("]")[2] else f"{advertised}:{port}"
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-    @property
-    def _counted_members(self) -> int | None:
-        if not self.settings.has_test_commands:
-            return None
-        return 1 if self.membership is None else len(self.membership.hosts)
 
     def sessions_of(self, client: Client) -> Sessions:
         return self.sessions if client.grant is Grant.WRITE else self._reader_sessions
@@ -213,14 +212,32 @@ class MongoDoor:
         for cursor_id in self.cursors.of_session(sessions.grant, session_id):
             await self.cursors.kill(cursor_id)
 
-    def is_watched(self, database: str, collection: str) -> bool:
+    async def is_watched(self, database: str, collection: str) -> bool:
+        is_here = self.is_watched_here(database, collection)
+        return is_here or (self.others is not None and await self.others.is_watched(database, collection))
+
+    def is_watched_here(self, database: str, collection: str) -> bool:
         return any(stream.covers(database, collection) for stream in self.streams)
 
-    async def announce(self, call: Call, kind: str, database: str, collection: str, **extra: Any) -> None:
+    async def announce(self, kind: str, database: str, collection: str, **extra: Any) -> None:
         """Send an event about a collection or a database to the open change streams that cover it."""
+        await self.announce_here(kind, database, collection, extra)
+        if self.others is not None:
+            await self.others.announce(kind, database, collection, extra)
+
+    async def announce_here(self, kind: str, database: str, collection: str, extra: Document) -> None:
         for stream in list(self.streams):
             if stream.covers(database, collection):
-                await stream.tell(call, kind, database, collection, extra)
+                await stream.tell(kind, database, collection, extra)
+
+    async def end_cursors(self, namespace: str, reason: str) -> None:
+        """Of a collection that is gone."""
+        await self.end_cursors_here(namespace, reason)
+        if self.others is not None:
+            await self.others.end_cursors(namespace, reason)
+
+    async def end_cursors_here(self, namespace: str, reason: str) -> None:
+        await cursor_commands.end_of_collection(self.cursors, namespace, reason)
 
     # Figures of the running server.
 
@@ -303,7 +320,7 @@ class MongoDoor:
             call = Call(self, client, name, request)
             if self.account.captures.is_on:
                 client.details = notes.begin("mongo", group=transaction_name(request.body))
-            running = self._run(call, begun_s)
+            running = self.run(call, begun_s)
             document = await (running if inline_commands.runs_inline(call) else work.drive(running, call.check_work))
         except MalformedMessage:
             raise
@@ -322,8 +339,8 @@ class MongoDoor:
             document = self._refuse(call, failed, client)
         if name.lower() != "getlastrequeststatistics":
             self._note(client, call.charge_ru if call is not None else 0.0, name, begun_s, failed, call)
-        if self.profiler.is_on and call is not None:
-            await profiler.note(call, int((self.machine.elapsed_s() - begun_s) * 1000), failed)
+        if self.profiler.is_on and call is not None and not call.is_forwarded:
+            await self.note_profile(call, begun_s, failed)
         if envelope.wants_no_answer:
             # A client whose writes are not acknowledged learns of another primary by the end of its connection.
             is_lost = failed is not None and self.membership is not None and code_of(failed) in STATE_CHANGES
@@ -331,7 +348,8 @@ class MongoDoor:
         self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
         compresses = envelope.compressor is not None and name.lower() not in NEVER_COMPRESSED
         flags = failure_flags(envelope) if failed is not None else 0
-        if name == "getMore" and envelope.allows_exhaust and call is not None and failed is None:
+        allows_exhaust = envelope.allows_exhaust and call is not None and not call.is_forwarded
+        if name == "getMore" and allows_exhaust and call is not None and failed is None:
             return await self._exhaust(client, envelope, call, document, number, begun_s)
         return frame_answer(envelope, number, document, compresses=compresses, flags=flags)
 
@@ -361,27 +379,34 @@ class MongoDoor:
             response_to = number
             self._answer_number = number = self._answer_number % 0x7FFFFFFF + 1
             try:
-                document = await work.drive(self._run(call, self.machine.elapsed_s()), call.check_work)
+                document = await work.drive(self.run(call, self.machine.elapsed_s()), call.check_work)
             except Failure as failure:
                 document = self._refuse(call, failure, client)
                 return frame(OP_MSG, number, response_to, document, compressor=envelope.compressor)
             await asyncio.sleep(0)
 
-    async def _run(self, call: Call, begun_s: float) -> bytes:
+    async def run(self, call: Call, begun_s: float) -> bytes:
+        """The document that answers a command."""
         command = COMMANDS.get(call.name)
         if command is None:
             raise refusal(59, f"no such command: '{call.name[:100]}'")
-        self._counts[call.name] += 1
-        self._check(call, command, begun_s)
+        if not call.is_forwarded:
+            self._counts[call.name] += 1
+        command_checks.check(call, command, begun_s)
+        if self.others is not None and (not call.is_forwarded or call.meets_fail_points):
+            answered = await self.others.answer(call, self.fail_points)
+            if answered is not None:
+                return answered
         # Registered before its first await: currentOp cannot run before that.
-        self._running[id(call)] = (call, begun_s)
+        number = id(call) if self.others is None else self.others.distinct(id(call))
+        self._running[number] = (call, begun_s)
         member = self.membership
         try:
             if member is not None:
                 await admission.admit(call, command, member)
             if call.reads_past:
                 await self.snapshots.enter(call)
-            extra = await self.fail_points.meet(call.name, call.body, call.client) if self.fail_points.are_set else None
+            extra = await self._met(call) if self.fail_points.are_set else None
             reply = await (command.run(call) if call.txn_number is None else retryable_writes.run(call, command))
             if member is not None:
                 await admission.confirm(call, command, member)
@@ -390,51 +415,20 @@ class MongoDoor:
                 await admission.confirm(call, command, member)
             raise
         finally:
-            del self._running[id(call)]
+            del self._running[number]
         if command.writes:
             self.cluster_time.tick()
         if call.extra:
             extra = {**call.extra, **(extra or {})}
         return answers.finished(reply, extra, self.cluster_time.elements())
 
-    def _check(self, call: Call, command: Command, begun_s: float) -> None:
-        """The checks of every command before it runs."""
-        client, body = call.client, call.body
-        check_database(call.database)
-        if not command.is_open and client.grant is Grant.NOTHING:
-            raise unauthorized(call.name)
-        if (command.writes or command.acts_on_others) and client.grant is not Grant.WRITE:
-            raise read_only(call)
-        if command.writes and self.account.is_read_only:
-            self.account.check_writable()
-        authorization.check(call, command)
-        if command.is_admin and call.database != "admin":
-            raise refusal(13, f"{call.name} may only be run against the admin database.")
-        read_write_concerns.check_api(body, call.name, command.is_stable)
-        if command.fields is not None:
-            for name in body:
-                if name not in command.fields and name not in GENERIC:
-                    raise refusal(40415, f"BSON field '{call.name}.{name}' is an unknown field.")
-        lsid = body.get("lsid")
-        if lsid is not None and not client.is_stranger:
-            call.session = self.sessions_of(client).find(session_id_of(lsid, client.owner))
-        number = body.get("txnNumber")
-        if number is not None:
-            if call.session is None:
-                raise refusal(72, "Transaction number requires a session ID to also be specified")
-            if not isinstance(number, Int64) or number < 0:
-                raise refusal(72, "Transaction number must be a long that is not negative")
-            call.txn_number = int(number)
-        elif "autocommit" in body or "startTransaction" in body:
-            raise refusal(72, "'autocommit' and 'startTransaction' require a transaction number to also be specified")
-        limit_ms = call.fields.whole("maxTimeMS", low=0, high=0x7FFFFFFF)
-        if limit_ms:
-            call.deadline_s = begun_s + limit_ms / 1000
-        if "readConcern" in body or "writeConcern" in body:
-            call.extra = read_write_concerns.check(body, members=self._counted_members)
-            call.reads_past = (
-                read_write_concerns.reads_past(body) and call.name != "getMore"
-            )  # the cursor has its snapshot
+    async def _met(self, call: Call) -> Document | None:
+        """What a fail point adds to the answer. Raises the failure that it stands for."""
+        if call.is_forwarded and not call.meets_fail_points:
+            return None  # it has met them where it came from
+        if self.others is not None and self.fail_points.are_elsewhere:
+            return await self.others.meet_fail_point(call)
+        return await self.fail_points.meet(call.name, call.body, call.client)
 
     def _refuse(self, call: Call | None, failure: Failure, client: Client) -> bytes:
         if failure.kind in (Kind.CORRUPT, Kind.INTERNAL):
@@ -453,7 +447,7 @@ class MongoDoor:
                     is_ending=is_in_transaction and call.name in ("commitTransaction", "abortTransaction"),
                 )
             is_inside = not failure.details.get("is_before")
-            if call.name == "getMore" and is_inside and code_of(failure) in RESUMABLE and self._is_stream(call):
+            if call.name == "getMore" and is_inside and code_of(failure) in RESUMABLE and self.is_stream(call):
                 labels.append("ResumableChangeStreamError")
         client.statistics.retry_after_ms = failure.retry_after_ms or 0
         # A failed write has its writeConcernError too.
@@ -464,7 +458,12 @@ class MongoDoor:
             extra = {**(extra or {}), "topologyVersion": topology_of(call)}
         return answers.refused(failure, labels, extra, self.cluster_time.elements())
 
-    def _is_stream(self, call: Call) -> bool:
+    async def note_profile(self, call: Call, begun_s: float, failed: Failure | None) -> None:
+        if self.profiler.is_on:
+            await profiler.note(call, int((self.machine.elapsed_s() - begun_s) * 1000), failed)
+
+    def is_stream(self, call: Call) -> bool:
+        """Whether a getMore is about a change stream."""
         if call.is_stream:
             return True
         wanted = call.body.get("getMore")

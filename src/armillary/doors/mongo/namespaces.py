@@ -10,6 +10,7 @@ from typing import Any
 from bson.binary import UUID_SUBTYPE, Binary
 
 from armillary.account import containers
+from armillary.account.account import Account
 from armillary.account.catalog.container_state import CollectionState, ContainerState
 from armillary.account.catalog.records import Record
 from armillary.account.collections import event_feed, indexes
@@ -84,14 +85,15 @@ async def create(
     until then it has another name."""
     database = await ensured_database(call)
     transaction = call.transaction
-    body = collection_body(collection if transaction is None else f"{PENDING}{call.clock.guid()}", shard_key)
+    pending = f"{pending_prefix(call.account)}{call.clock.guid()}"
+    body = collection_body(collection if transaction is None else pending, shard_key)
     if throughput is None and not call.account.settings.is_serverless:
         # A collection that names no throughput is never refused for it.
         least_ru = call.account.settings.partitioned_throughput_min_ru if shard_key else 0
         throughput = Throughput.manual(max(call.services.settings.throughput_ru, least_ru))
     identity = call.clock.guid()
     collection_state = with_options(CollectionState(identity), options)
-    is_watched = call.services.is_watched(call.database, collection)
+    is_watched = await call.services.is_watched(call.database, collection)
     if is_watched and transaction is None:
         await announce_creation(call, call.database, collection, _uuid(identity), options)
 
@@ -113,6 +115,18 @@ async def create(
                 73, f"Invalid namespace specified '{call.database}.{collection}': {failure.message}"
             ) from None
         raise
+
+
+def pending_prefix(account: Account) -> str:
+    """Of the names of collections that open transactions of this process have created."""
+    return f"{PENDING}{account.place}." if account.place else PENDING
+
+
+def is_left_pending(account: Account, name: str) -> bool:
+    """When this process begins: whether a transaction that has ended with a former run has created the collection."""
+    place = name.removeprefix(PENDING).partition(".")[0]
+    is_of_other = place.isdigit() and int(place) in account.other_places
+    return name.startswith(pending_prefix(account)) and not is_of_other
 
 
 async def ensured_database(call: Call) -> Record:
@@ -182,9 +196,7 @@ def _uuid(identity: str) -> Binary:
 async def announce_creation(call: Call, database: str, collection: str, identity: Binary, options: Document) -> None:
     """Send the create event of a new collection to change streams."""
     told = {**options, "idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}
-    await call.services.announce(
-        call, "create", database, collection, collectionUUID=identity, operationDescription=told
-    )
+    await call.services.announce("create", database, collection, collectionUUID=identity, operationDescription=told)
 
 
 # Shard keys.

@@ -39,12 +39,12 @@ class ProfilingLevels:
     """The profiler's level in each database. Lost when the server stops, as with MongoDB."""
 
     def __init__(self) -> None:
-        self._levels: dict[str, ProfilingLevel] = {}
+        self.levels: dict[str, ProfilingLevel] = {}
         self.is_on = False
 
     def of(self, database: str) -> ProfilingLevel:
-        return self._levels.get(database, ProfilingLevel())
+        return self.levels.get(database, ProfilingLevel())
 
     def set(self, database: str, level: ProfilingLevel) -> None:
-        self._levels[database] = level
-        self.is_on = any(each.level for each in self._levels.values())
+        self.levels[database] = level
+        self.is_on = any(each.level for each in self.levels.values())

@@ -12,6 +12,7 @@ _VISITS: Final = "armillary.account.visits"
 _PARTITION: Final = "armillary.partition"
 _QUERIES: Final = "armillary.account.queries"
 _PROCESSES: Final = "armillary.processes"
+_MONGO: Final = "armillary.doors.mongo.elsewhere"
 _INSIGHT: Final = "armillary.insight"
 _LANGUAGES: Final = "armillary.languages"
 _CONDITIONS: Final = "armillary.query.conditions"
@@ -96,6 +97,18 @@ CLASSES: Final = {
     "number-stretches": f"{_INSIGHT}.item_lines:NumberStretches",
     "run-of-items": f"{_INSIGHT}.item_lines:RunOfItems",
     "pick-items": f"{_INSIGHT}.item_lines:PickItems",
+    # Of the MongoDB doors of a server's processes.
+    "answer-command": f"{_MONGO}.forwarded_commands:AnswerCommand",
+    "command-answered": f"{_MONGO}.forwarded_commands:CommandAnswered",
+    "client-told": f"{_MONGO}.forwarded_commands:ClientTold",
+    "leave-command": f"{_MONGO}.forwarded_commands:LeaveCommand",
+    "is-watched": f"{_MONGO}.door_questions:IsWatched",
+    "announce-event": f"{_MONGO}.door_questions:AnnounceEvent",
+    "end-cursors": f"{_MONGO}.door_questions:EndCursors",
+    "meet-fail-point": f"{_MONGO}.door_questions:MeetFailPoint",
+    "ask-door-state": f"{_MONGO}.door_questions:AskDoorState",
+    "door-state": f"{_MONGO}.door_questions:DoorState",
+    "use-fail-points": f"{_MONGO}.door_questions:UseFailPoints",
     # Recipes of selections.
     "items-recipe": "armillary.query.recipes:ItemsRecipe",
     "partial-recipe": "armillary.query.recipes:PartialRecipe",

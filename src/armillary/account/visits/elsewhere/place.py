@@ -15,6 +15,7 @@ from armillary.account.visits.elsewhere.page_entries import Entries
 from armillary.account.visits.elsewhere.remembered_answers import RememberedAnswers
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
+from armillary.late import Late
 from armillary.model.sendable import Sendable
 
 
@@ -24,6 +25,11 @@ class LocalPlace:
     def __init__(self, account: Account, remembered: RememberedAnswers) -> None:
         self.account = account
         self.remembered = remembered
+
+    @cached_property
+    def doors(self) -> dict[str, Late[Any]]:
+        """Of this process, by their protocols: those that answer other processes, too."""
+        return {}
 
     @cached_property
     def entries(self) -> Entries:

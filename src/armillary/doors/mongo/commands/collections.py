@@ -14,7 +14,6 @@ from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection
 from armillary.doors.mongo.commands import capped, indexes, views
 from armillary.doors.mongo.reading import compiled_filters
-from armillary.doors.mongo.reading.change_streams import ChangeStream
 from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, listed
 from armillary.doors.mongo.sessions import authorization
 from armillary.doors.mongo.sessions.roles import Right
@@ -42,7 +41,7 @@ async def create(call: Call) -> Reply:
     if "viewOn" in call.fields:
         await views.create(call, collection)
         told = {name: call.body[name] for name in ("viewOn", "pipeline") if name in call.body}
-        await call.services.announce(call, "create", call.database, collection, operationDescription=told)
+        await call.services.announce("create", call.database, collection, operationDescription=told)
         return {}
     if "pipeline" in call.fields:
         raise refusal(72, "'pipeline' requires 'viewOn' to also be specified")
@@ -95,7 +94,7 @@ async def drop(call: Call) -> Reply:
             raise refusal(26, "ns not found")
         return {}
     count = len(indexes.listed_indexes(container))
-    await call.services.announce(call, "drop", call.database, collection)
+    await call.services.announce("drop", call.database, collection)
     await _drop(call, container)
     return {"nIndexesWas": count, "ns": f"{call.database}.{collection}"}
 
@@ -110,12 +109,7 @@ async def _drop(call: Call, container: Container) -> None:
 
 
 async def _end_cursors(call: Call, database: str, collection: str, reason: str) -> None:
-    """End the cursors of a collection that is dropped; change streams send an invalidate event instead."""
-    for cursor_id in call.services.cursors.of_namespace(f"{database}.{collection}"):
-        cursor = call.services.cursors.find(cursor_id)
-        is_kept = cursor is None or isinstance(cursor.source, ChangeStream) or cursor.command == "listIndexes"
-        if not is_kept:
-            await call.services.cursors.end(cursor_id, f"{reason}: {database}.{collection}")
+    await call.services.end_cursors(f"{database}.{collection}", f"{reason}: {database}.{collection}")
 
 
 async def drop_database(call: Call) -> Reply:
@@ -123,9 +117,9 @@ async def drop_database(call: Call) -> Reply:
     if record is None:
         return {}
     for container in namespaces.collections_of(call, call.database):
-        await call.services.announce(call, "drop", call.database, container.name)
+        await call.services.announce("drop", call.database, container.name)
         await _end_cursors(call, call.database, container.name, "collection dropped")
-    await call.services.announce(call, "dropDatabase", call.database, "")
+    await call.services.announce("dropDatabase", call.database, "")
     await containers.delete_database(call.account, record, None)
     return {"dropped": call.database}
 
@@ -200,7 +194,7 @@ async def rename(call: Call) -> Reply:
     replaced = namespaces.find(call, target) if drops else None
     if drops:
         described["dropTarget"] = namespaces.uuid_of(replaced) if replaced is not None else False
-    await call.services.announce(call, "rename", database, collection, to=to, operationDescription=described)
+    await call.services.announce("rename", database, collection, to=to, operationDescription=described)
     for name in (collection, target) if drops else (collection,):
         await _end_cursors(call, database, name, "collection renamed")
     await namespaces.rename(call, container, target, drops_target=drops)

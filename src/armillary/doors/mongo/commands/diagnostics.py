@@ -25,6 +25,8 @@ except ImportError:  # Windows
     HAS_USAGE = False
 
 ENGINE: Final = "armillary"
+# Of the figures in serverStatus: over all processes of a server.
+_SUMMED: Final = ("connections", "network", "opcounters", "logicalSessionRecordCache", "metrics", "transactions")
 _WARNINGS: Final = ("global", "startupWarnings")
 
 
@@ -72,7 +74,7 @@ async def describe_host(call: Call) -> Reply:
 async def server_status(call: Call) -> Reply:
     door = call.services
     uptime_s = door.uptime_s
-    return {
+    status: Document = {
         "host": door.address_of(call.client),
         "version": version_text(call),
         "process": "armillary",
@@ -102,6 +104,17 @@ async def server_status(call: Call) -> Reply:
         "storageEngine": {"name": ENGINE, "supportsCommittedReads": True, "persistent": True},
         "transactions": {"currentOpen": Int64(door.open_transaction_count)},
     }
+    for other in await door.others.gather(call) if door.others is not None else []:
+        for name in _SUMMED:
+            status[name] = _sum(status[name], other[name])
+    return status
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """Of figures in documents of the same form."""
+    if isinstance(one, dict):
+        return {name: _sum(value, other[name]) for name, value in one.items()}
+    return one if isinstance(one, bool) else type(one)(one + other)
 
 
 def _resident_mb() -> int:
@@ -165,7 +178,15 @@ async def top(call: Call) -> Reply:
 
 async def current_operations(call: Call) -> Reply:
     """Commands that run now."""
-    return {"inprog": call.services.running_commands(call.client)}
+    return {"inprog": await running(call)}
+
+
+async def running(call: Call) -> list[Document]:
+    shown = call.services.running_commands(call.client)
+    others = call.services.others
+    for each in await others.gather(call, {"currentOp": 1, "$db": "admin"}) if others is not None else []:
+        shown += each["inprog"]
+    return shown
 
 
 async def kill_operation(call: Call) -> Reply:
@@ -212,6 +233,8 @@ async def configure_fail_point(call: Call) -> Reply:
     if not call.services.settings.has_test_commands:
         raise refusal(59, "no such command: 'configureFailPoint'")
     fail_points.configure(call.services.fail_points, call.fields)
+    if call.services.others is not None:
+        await call.services.others.share_fail_points(call.services.fail_points)
     return {}
 
 

@@ -5,6 +5,7 @@ since drivers use it from then on. A node of a cluster is a member of a set, at 
 
 from __future__ import annotations
 
+import hmac
 from typing import Any, Final
 
 from bson.datetime_ms import DatetimeMS
@@ -141,6 +142,11 @@ async def _hold(call: Call) -> None:
         else:
             await member.wait(call.client, limit_s)
             member.look()
+
+
+def process_id_of(secret: bytes) -> bytes:
+    """The processId in the topologyVersion of a server with several processes: drivers see one."""
+    return hmac.digest(secret, b"processId of MongoDB", "sha256")[:12]
 
 
 def topology_of(call: Call) -> dict[str, Any]:

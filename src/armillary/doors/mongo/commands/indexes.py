@@ -82,7 +82,7 @@ async def create_indexes(call: Call) -> Reply:
     made = await _make(call, container, definitions)
     if made:
         told = {"indexes": definitions}
-        await call.services.announce(call, "createIndexes", call.database, collection, operationDescription=told)
+        await call.services.announce("createIndexes", call.database, collection, operationDescription=told)
     reply: Document = {
         "_t": "CreateIndexesResponse",
         "numIndexesBefore": before,
@@ -130,7 +130,7 @@ async def drop_indexes(call: Call) -> Reply:
     gone = [each for each in present if each["name"] in names]
     if gone:
         told = {"indexes": gone}
-        await call.services.announce(call, "dropIndexes", call.database, collection, operationDescription=told)
+        await call.services.announce("dropIndexes", call.database, collection, operationDescription=told)
     await indexes.drop_indexes(call.account, container, names)
     reply: Document = {"nIndexesWas": len(present)}
     if wanted == "*":
@@ -198,9 +198,9 @@ async def modify_collection(call: Call) -> Reply:
         known = namespaces.options_of(container)
         options.setdefault("validationLevel", known.get("validationLevel", "strict"))
         options.setdefault("validationAction", known.get("validationAction", "error"))
-    if call.services.is_watched(call.database, collection):
+    if await call.services.is_watched(call.database, collection):
         told = {name: value for name, value in call.body.items() if name in MODIFY_FIELDS and name != "collMod"}
-        await call.services.announce(call, "modify", call.database, collection, operationDescription=told)
+        await call.services.announce("modify", call.database, collection, operationDescription=told)
     if options:
         compiled_filters.forget()
         await namespaces.change_options(call, container, options)

@@ -9,7 +9,7 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.doors.mongo import namespaces
 from armillary.doors.mongo.call import Call, Reply, check_collection, read_only
-from armillary.doors.mongo.commands import collections, indexes, views
+from armillary.doors.mongo.commands import collections, diagnostics, indexes, views
 from armillary.doors.mongo.reading import compiled_filters, hints, query_execution
 from armillary.doors.mongo.reading.change_streams import ChangeStream, check_after
 from armillary.doors.mongo.reading.cursor_commands import batch_size_of, first_batch, new_cursor
@@ -230,9 +230,9 @@ class Aggregation:
             case "$currentOp":
                 if call.database != "admin":
                     raise refusal(73, "$currentOp must be run against the 'admin' database with {aggregate: 1}")
-                return call.services.running_commands(call.client)
+                return await diagnostics.running(call)
             case "$listLocalSessions" | "$listSessions":
-                return session_commands.listed(call)
+                return await session_commands.listed(call)
             case "$queryStats":
                 return []
             case "$listSearchIndexes":

@@ -52,6 +52,7 @@ class ChangeStream:
         fields = Fields(spec, "$changeStream")
         fields.only(_OPTIONS)
         self._services = call.services
+        self._opening = call  # for what it reads while no command of its own runs
         self._database: str | None = call.database
         self._collection = collection
         if fields.flag("allChangesForCluster", False):
@@ -344,8 +345,9 @@ class ChangeStream:
 
     # Events of collections.
 
-    async def tell(self, call: Call, kind: str, database: str, collection: str, extra: Document) -> None:
+    async def tell(self, kind: str, database: str, collection: str, extra: Document) -> None:
         """Queue an event about a collection or a database."""
+        call = self._opening
         is_expanded = kind not in ("drop", "rename", "dropDatabase")
         if (is_expanded and not self._is_expanded) or self._is_over:
             return

@@ -140,12 +140,26 @@ async def _check_going(cursors: Cursors[Call], cursor: OpenCursor) -> None:
         raise refusal(175, cursor.ended_by)
 
 
+async def end_of_collection(cursors: Cursors[Call], namespace: str, reason: str) -> None:
+    """End the cursors of a collection that is gone; change streams send an invalidate event instead."""
+    for cursor_id in cursors.of_namespace(namespace):
+        cursor = cursors.find(cursor_id)
+        if cursor is not None and not isinstance(cursor.source, ChangeStream) and cursor.command != "listIndexes":
+            await cursors.end(cursor_id, reason)
+
+
 async def kill_cursors(call: Call) -> Reply:
     namespace = f"{call.database}.{call.collection()}"
-    killed, not_found = [], []
+    others = call.services.others
+    elsewhere = await others.killed_cursors(call) if others is not None else {}  # whether it was, by id
+    killed: list[Int64] = []
+    not_found: list[Int64] = []
     for index, each in enumerate(call.fields.array("cursors")):
         if not isinstance(each, int) or isinstance(each, bool):
             raise refusal(14, f"BSON field 'killCursors.cursors.{index}' is the wrong type, expected type 'long'")
+        if int(each) in elsewhere:
+            (killed if elsewhere[int(each)] else not_found).append(Int64(each))
+            continue
         cursor = call.services.cursors.find(int(each))
         # A read-only key kills only cursors that were opened with a read-only key.
         is_own = cursor is not None and cursor.grant <= call.client.grant and cursor.namespace == namespace

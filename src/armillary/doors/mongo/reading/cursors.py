@@ -193,8 +193,10 @@ class Cursor(Generic[R]):
 
 
 class Cursors(Generic[R]):
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, place: int = 0, process_count: int = 1) -> None:
+        """`place`: the number of this process, of so many: the ids of its cursors say it."""
         self._clock = clock
+        self._place, self._process_count = place, process_count
         self._cursors: dict[int, Cursor[R]] = {}
         self._ending: set[asyncio.Task[bool]] = set()
 
@@ -205,7 +207,8 @@ class Cursors(Generic[R]):
         if len(self._cursors) >= limits.MONGO_CURSORS_MAX:
             raise refusal(365, f"There are {limits.MONGO_CURSORS_MAX} open cursors: close some")
         while not cursor.id or cursor.id in self._cursors:
-            cursor.id = int.from_bytes(self._clock.random_bytes(8), "little") & ((1 << 62) - 1)
+            number = int.from_bytes(self._clock.random_bytes(8), "little") & ((1 << 62) - 1)
+            cursor.id = number - number % self._process_count + self._place
         cursor.last_used_s = self._clock.monotonic_s()
         self._cursors[cursor.id] = cursor
         return cursor.id

@@ -41,7 +41,7 @@ class TailSource:
             found = await self._next(call)
             if found:
                 return found
-            while tailing.partition_of(self._container).lsn == lsn and not self._is_over():
+            while await tailing.lsn_now(self._container) == lsn and not self._is_over():
                 left_s = ends_s - machine.monotonic_s()
                 if left_s <= 0 or not await call.client.pause(min(left_s, limits.MONGO_STREAM_POLL_SECONDS)):
                     return []

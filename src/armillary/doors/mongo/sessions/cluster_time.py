@@ -1,9 +1,10 @@
 """The cluster time that drivers gossip: a moment that never goes back. Every write advances it; every answer carries
 it, encoded once until it changes.
 
-A single server counts the writes of a second. The members of a replica set use microseconds, so that a time that one
-member gave can be compared with how far another has come. They sign it with a key of the account, and accept from
-clients only what a member signed: no client can move their time.
+A single server counts the writes of a second. The processes of a server use the microseconds of the clock that they
+share, so that a time that one of them gives is never before one that another has given. The members of a replica set
+use microseconds, so that a time that one member gave can be compared with how far another has come. They sign it with a
+key of the account, and accept from clients only what a member signed: no client can move their time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hmac
 from collections import deque
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, Final
 
 import bson
@@ -27,6 +29,7 @@ _UNSIGNED: Final = {"hash": Binary(bytes(20), 0), "keyId": Int64(0)}
 _SECOND_US: Final = 1_000_000
 _KEY_ID: Final = Int64(1)
 _PURPOSE: Final = b"cluster time of MongoDB"
+_TIMESTAMP: Final = Struct("<II")
 
 
 class ClusterTime:
@@ -76,6 +79,54 @@ class ClusterTime:
     def _encode(self) -> bytes:
         now = self.now
         return _encoded(now, _UNSIGNED, now)
+
+
+class ProcessClusterTime(ClusterTime):
+    """Of one process of several that serve an account: all of them answer with the present moment."""
+
+    def __init__(self, clock: Clock, place: int, count: int) -> None:
+        """`place`: the number of this process, of so many."""
+        self._place, self._process_count = place, count
+        self._latest_us = self.written_us = 0  # and of the last write that this process has answered
+        super().__init__(clock)
+
+    @property
+    def now(self) -> Timestamp:
+        return _timestamp(self._now_us())
+
+    def _now_us(self) -> int:
+        self._latest_us = max(self._latest_us, int(self._clock.now_s() * _SECOND_US))
+        return self._latest_us
+
+    def tick(self) -> Timestamp:
+        self.written_us = self._latest_us = max(self._latest_us + 1, self._now_us())
+        return _timestamp(self.written_us)
+
+    def snapshot_time(self) -> Timestamp:
+        """It says which process has taken the snapshot."""
+        least_us = max(self._latest_us + 1, self._now_us())
+        self._latest_us = least_us + (self._place - least_us) % self._process_count
+        return _timestamp(self._latest_us)
+
+    def place_of(self, moment: Timestamp) -> int:
+        """Of the process that has given a snapshot this time."""
+        return _microseconds(moment) % self._process_count
+
+    def wall_ms(self, moment: Timestamp) -> int:
+        return _microseconds(moment) // 1000
+
+    def of_event(self, wall_ms: int, number: int) -> Timestamp:
+        return _timestamp(wall_ms * 1000)
+
+    def elements(self) -> bytes:
+        now = _TIMESTAMP.pack(*_parts(self._now_us()))
+        return b"%b%b%b%b" % (self._before, now, self._between, now)
+
+    def _encode(self) -> bytes:
+        moment = Timestamp(1, 0x7FFFFFFF)
+        encoded = _encoded(moment, _UNSIGNED, moment)
+        self._before, self._between, _ = encoded.split(_TIMESTAMP.pack(0x7FFFFFFF, 1))
+        return encoded
 
 
 class MemberClusterTime(ClusterTime):
@@ -177,6 +228,11 @@ def _encoded(latest: Timestamp, signature: dict[str, Any], operation: Timestamp)
 def _timestamp(moment_us: int) -> Timestamp:
     """MongoDB counts from 1 in each second."""
     return Timestamp(moment_us // _SECOND_US, moment_us % _SECOND_US + 1)
+
+
+def _parts(moment_us: int) -> tuple[int, int]:
+    """The same as BSON has it, the count before the second."""
+    return moment_us % _SECOND_US + 1, moment_us // _SECOND_US
 
 
 def _microseconds(moment: Timestamp) -> int:

@@ -258,9 +258,14 @@ async def kill_all_sessions(call: Call) -> Reply:
     return {}
 
 
-def listed(call: Call) -> list[Document]:
+async def listed(call: Call) -> list[Document]:
     """As $listLocalSessions shows them."""
-    return [
-        {"_id": {"id": Binary(each.id, UUID_SUBTYPE)}, "txnNumber": Int64(each.txn_number)}
-        for each in call.services.sessions_of(call.client).all()
-    ]
+    numbers = {each.id: each.txn_number for each in call.services.sessions_of(call.client).all()}
+    others = call.services.others
+    asked: Document = {"aggregate": 1, "pipeline": [{"$listLocalSessions": {}}], "$db": call.database}
+    asked["cursor"] = {"batchSize": limits.MONGO_SESSIONS_MAX}
+    for answer in await others.gather(call, asked) if others is not None else []:
+        for each in answer["cursor"]["firstBatch"]:  # a session may have been used in several processes
+            session_id = bytes(each["_id"]["id"])
+            numbers[session_id] = max(numbers.get(session_id, -1), int(each["txnNumber"]))
+    return [{"_id": {"id": Binary(each, UUID_SUBTYPE)}, "txnNumber": Int64(number)} for each, number in numbers.items()]

@@ -68,6 +68,7 @@ async def open_divided_server(
         doors = await make_doors(settings, account, machine, kept, hidden)
         opened.push_async_callback(doors.close)
         here.answer_request = doors.sql_port.answer
+        here.doors["mongo"] = doors.late_mongo
         await starting
     finally:
         starting.cancel()

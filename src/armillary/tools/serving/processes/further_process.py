@@ -123,6 +123,7 @@ class FurtherProcess:
         kept = Kept.made(self._settings, self._machine, self._setup.control_key, runtime)
         doors = await make_doors(self._settings, account, self._machine, kept, self._hidden)
         opened.push_async_callback(doors.close)
+        self._here.doors["mongo"] = doors.late_mongo
         runtime.start()
         opened.push_async_callback(runtime.stop)
         return doors, kept

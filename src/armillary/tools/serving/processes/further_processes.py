@@ -32,7 +32,7 @@ from armillary.tools.settings import Settings
 log = logging.getLogger("armillary")
 
 _PROGRAM: Final = ("-m", "armillary.tools.serving.processes.further_process")
-_SHARED: Final = ("sql", "gateway", "table", "gremlin")  # ports on which all processes answer
+_SHARED: Final = ("sql", "gateway", "table", "gremlin", "mongo")  # ports on which all processes answer
 _PAUSE_S_MAX: Final = 10.0  # before a process is started again that has just been
 _LIVES_S: Final = 30.0  # one that has run for so long is started again at once
 _END_S: Final = 20.0
