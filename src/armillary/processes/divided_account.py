@@ -144,10 +144,11 @@ class DividedAccount(Account):
             log.warning("the container %s cannot be opened yet: %s", record.name, failure.message)
             self._unopened[record.rid] = record
             return
+        await container.keep_versions()
         self.take_in(container)
 
     async def _adopt_container(self, container: Container, record: Record) -> None:
-        rules_number = container.schema.rules.number
+        rules_number, versions_number = container.schema.rules.number, container.schema.versions_number
         container.adopt(record)
         state = record.container_state
         if state.ranges != container.map.ranges:
@@ -161,6 +162,8 @@ class DividedAccount(Account):
             self.reshaper.adopted(container)
         self.divided_reshaper.follow(container)
         self.budgets.assign(container)
+        if container.schema.versions_number != versions_number:
+            await container.keep_versions()
         if self.plans:
             if container.schema.rules.number != rules_number:
                 self.restate(container)
@@ -206,18 +209,28 @@ class DividedAccount(Account):
         while not await ask_once(place, question, limits.VISIT_SECONDS_MAX):
             pass
 
-    async def restate_part(self, container: Container, range_id: int, wait_s: float) -> bool:
+    async def restate_part(self, container: Container, range_id: int, rules_number: int, wait_s: float) -> bool:
         """The first process asks for it. Whether it is done after the given time; it goes on otherwise."""
+        ends_s = self.clock.elapsed_s() + wait_s
+        # The first process has the new rules before the process that has changed them: until this one has them, too, it
+        # writes items by the former ones.
+        while container.schema.rules.number < rules_number:
+            if self.clock.elapsed_s() >= ends_s:
+                return False
+            await self.clock.sleep(limits.RESHAPE_POLL_SECONDS)
         partition = container.partitions.get(range_id)
         if partition is None or partition.is_elsewhere:
             return True
-        task = self._restating_parts.get((container.record.rid, range_id))
+        part = container.record.rid, range_id
+        task = self._restating_parts.get(part)
         if task is None:
             task = asyncio.create_task(super().restate_partition(container, partition))
-            self._restating_parts[container.record.rid, range_id] = task
-        done, _ = await asyncio.wait({task}, timeout=wait_s)
+            self._restating_parts[part] = task
+        done, _ = await asyncio.wait({task}, timeout=max(0.0, ends_s - self.clock.elapsed_s()))
         if not done:
             return False
-        self._restating_parts.pop((container.record.rid, range_id), None)
+        if self._restating_parts.get(part) is task:
+            del self._restating_parts[part]
         task.result()
-        return True
+        # It ends early if the rules are changed again meanwhile, and may have been begun for former ones.
+        return await partition.rules_number() >= rules_number

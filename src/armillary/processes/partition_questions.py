@@ -12,7 +12,7 @@ _RESTATE_WAIT_S = 5.0
 
 
 class _Restating(Protocol):
-    async def restate_part(self, container: Container, range_id: int, wait_s: float) -> bool: ...
+    async def restate_part(self, container: Container, range_id: int, rules_number: int, wait_s: float) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -37,4 +37,4 @@ class RestatePartition(Question):
     async def answer(self, here: LocalPlace) -> bool:
         container = here.container(self.container)
         account = cast(_Restating, here.account)
-        return await account.restate_part(container, self.range_id, _RESTATE_WAIT_S)
+        return await account.restate_part(container, self.range_id, self.rules_number, _RESTATE_WAIT_S)
