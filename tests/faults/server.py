@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from support.forked import Forked
-from support.process import clean_environment
+from support.process import SETTINGS, clean_environment
 
 ARMILLARY = ("armillary",)
 READY_S = 90.0
@@ -28,7 +28,9 @@ class Server:
         self.directory = directory
         self.port = port
         self._given_port = port
-        self._arguments = (*(("--durability", durability) if durability is not None else ()), *arguments)
+        is_node = durability is None
+        given = arguments if is_node or {*SETTINGS[:1]} & {*arguments} else (*SETTINGS, *arguments)
+        self._arguments = given if is_node else ("--durability", str(durability), *given)
         self._command = command
         self._server: Forked | None = None
         self._log = directory.with_name(f"{directory.name}.log")

@@ -80,12 +80,17 @@ class LargestKeys(NamedTuple):
     spread: KeySpread
 
 
-def container_totals(container: Container) -> Totals:
-    """Never goes back, whatever becomes of the partitions."""
+def container_totals(container: Container, *, is_whole: bool = True) -> Totals:
+    """Never goes back, whatever becomes of the partitions. `is_whole`: with those of other processes."""
     totals = container.left_totals
     for partition in list(container.partitions.values()):
-        totals = totals.plus(partition.meter.totals)
+        if is_whole or not partition.is_elsewhere:
+            totals = totals.plus(partition.meter.totals)
     return totals
+
+
+def partition_count(container: Container, *, is_whole: bool = True) -> int:
+    return sum(is_whole or not each.is_elsewhere for each in container.partitions.values())
 
 
 def partition_figures(container: Container) -> list[PartitionFigures]:

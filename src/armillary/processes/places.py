@@ -115,6 +115,7 @@ class ProcessHere(LocalPlace):
         self.on_end: Callable[[], None] = lambda: None  # told to end
         self.followers: set[int] = set()  # other processes that are told of changes of the catalog, likewise
         self.end_process: Callable[[int], None] = lambda number: None  # has a process started anew, likewise
+        self.services: Any = None  # the control door's, once doors are made
         self._adopting = asyncio.Lock()
         replica.commit = self._commit
 

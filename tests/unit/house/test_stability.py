@@ -46,8 +46,7 @@ def test_error_texts_stand_in_the_code() -> None:
 
 async def test_metrics_are_those_that_are_served() -> None:
     house = await House.open()
-    services = SimpleNamespace(begun_s=0.0, facts=ServerFacts())
-    call: Any = SimpleNamespace(account=house.account, services=services)
+    services: Any = SimpleNamespace(account=house.account, begun_s=0.0, facts=ServerFacts())
     figures = OwnFigures(
         leads=False,
         epoch=1,
@@ -61,7 +60,7 @@ async def test_metrics_are_those_that_are_served() -> None:
         slowest=None,
         log=None,
     )
-    lines = metrics.text_of(call, figures, {})
+    lines = metrics.text_of(await metrics.page_of(services, is_whole=True), figures)
     await house.close()
     served = sorted("{} ({})".format(*line.split()[2:4]) for line in lines.splitlines() if line.startswith("# TYPE "))
     assert served == KEPT["metrics"]

@@ -4,9 +4,9 @@ that finds the function for a path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
 import orjson
@@ -32,7 +32,14 @@ from armillary.model.resources import ResourceType
 from armillary.net.http import BareResponse, Request, Response
 from armillary.net.requests.request_watch import LoopLag, RequestWatch
 
+if TYPE_CHECKING:  # metrics are loaded when they are read
+    from armillary.doors.control.metrics.metric_table import Told
+
 Action = Callable[["Call"], Coroutine[Any, Any, Response]]
+
+
+async def no_pages() -> Mapping[int, Told]:
+    return {}
 
 
 @dataclass(slots=True)
@@ -51,6 +58,8 @@ class ServerFacts:
     loop_lag: LoopLag | None = None
     runtime: Any = None  # what can be changed while the server runs: `live/server.py`
     process: Callable[[], Mapping[str, float]] = dict  # figures of the process by the names of metrics; run in a thread
+    # Of the other processes of the server, by their numbers: samples of their metrics.
+    other_pages: Callable[[], Awaitable[Mapping[int, Told]]] = no_pages
     # Memory and disk, which take time to find out: run in a thread.
     measured: Callable[[], Mapping[str, Any]] = field(default=dict)
 

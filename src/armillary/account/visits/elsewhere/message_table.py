@@ -78,6 +78,7 @@ CLASSES: Final = {
     "container-told": f"{_PROCESSES}.told_figures:ContainerTold",
     "partition-told": f"{_PROCESSES}.told_figures:PartitionTold",
     "reshape-told": "armillary.account.reshaping.told_reshapes:ReshapeTold",
+    "tell-metrics": "armillary.tools.serving.processes.forwarded_requests:TellMetrics",
     "begin-split": f"{_PROCESSES}.divided_reshaper:BeginSplit",
     "begin-merge": f"{_PROCESSES}.divided_reshaper:BeginMerge",
     "cancel-reshape": f"{_PROCESSES}.divided_reshaper:CancelReshape",

@@ -15,16 +15,33 @@ Labels = tuple[tuple[str, str], ...]
 Samples = Iterable[tuple[Labels, float]]
 
 
+SUM, MOST, FIRST = "sum", "most", "first"
+
+# What the first of several processes of a server says for all of them: it is told the figures of all partitions, and
+# shares its disk with the others. Of further metrics the server's value is the sum, unless it is the largest.
+_OF_FIRST: Final = frozenset(
+    "info uptime_seconds partitions requests_total charge_request_units_total refused_total would_be_refused_total "
+    "key_full_total partition_items partition_bytes partition_budget_request_units partition_spent_request_units "
+    "fault_hits_total reshapes_running disk_free_bytes disk_size_bytes disk_reserve_bytes max_fds "
+    "start_time_seconds".split()
+)
+_LARGEST: Final = frozenset(
+    "read_only event_loop_lag_worst_seconds disk_full storage_failed storage_write_stopped".split()
+)
+
+
 class Metric(NamedTuple):
     name: str
     kind: str  # counter, gauge or histogram
     labels: tuple[str, ...]
     meaning: str
+    over: str = SUM  # several processes
 
 
 def _rows(prefix: str, *rows: tuple[str, str, str, str]) -> Iterator[Metric]:
     for name, kind, labels, meaning in rows:
-        yield Metric(prefix + name, kind, tuple(labels.split()), meaning)
+        over = FIRST if name in _OF_FIRST else MOST if name in _LARGEST else SUM
+        yield Metric(prefix + name, kind, tuple(labels.split()), meaning, over)
 
 
 METRICS: Final[Sequence[Metric]] = (
@@ -138,18 +155,27 @@ METRICS: Final[Sequence[Metric]] = (
 _BY_NAME: Final = {metric.name: metric for metric in METRICS}
 
 
+Sample = tuple[str, Labels]  # of a metric: the end of the name, which parts of a histogram have, and the labels
+Told = list[tuple[str, str, Labels, float]]  # samples of another process, each behind its metric's name
+
+
 class Page:
     """The text that Prometheus reads: metrics with samples, in the order of the table."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {}
+        self._samples: dict[str, dict[Sample, float]] = {}
+
+    @classmethod
+    def of(cls, told: Told) -> Page:
+        """Of another process alone."""
+        page = cls()
+        for name, end, labels, value in told:
+            page._samples.setdefault(name, {})[end, labels] = value
+        return page
 
     def add(self, name: str, samples: Samples) -> None:
         """`name`: of the table, without the prefix armillary_."""
-        metric = _metric(name)
-        lines = self._lines.setdefault(metric.name, [])
-        for labels, value in samples:
-            lines.append(f"{metric.name}{_braces(labels)} {value!r}\n")
+        self._samples.setdefault(_metric(name).name, {}).update({("", labels): value for labels, value in samples})
 
     def add_one(self, name: str, value: float | None) -> None:
         """A metric without labels. None: it is not known."""
@@ -158,15 +184,32 @@ class Page:
 
     def add_times(self, name: str, observed: Iterable[tuple[Labels, Observed]]) -> None:
         """A histogram."""
-        metric = _metric(name)
-        lines = self._lines.setdefault(metric.name, [])
+        samples = self._samples.setdefault(_metric(name).name, {})
         for labels, times in observed:
             total = 0
             for bound, count in zip((*map(repr, BOUNDS_S), "+Inf"), times.buckets, strict=True):
                 total += count
-                lines.append(f"{metric.name}_bucket{_braces((*labels, ('le', bound)))} {total}\n")
-            lines.append(f"{metric.name}_sum{_braces(labels)} {times.sum_s!r}\n")
-            lines.append(f"{metric.name}_count{_braces(labels)} {total}\n")
+                samples["_bucket", (*labels, ("le", bound))] = total
+            samples["_sum", labels] = times.sum_s
+            samples["_count", labels] = total
+
+    def told(self) -> Told:
+        """To another process."""
+        return [
+            (name, end, labels, value)
+            for name, samples in self._samples.items()
+            for (end, labels), value in samples.items()
+        ]
+
+    def adopt(self, told: Told) -> None:
+        """Add what another process of the same server has counted."""
+        for name, end, labels, value in told:
+            over = _BY_NAME[name].over
+            if over == FIRST:
+                continue
+            samples = self._samples.setdefault(name, {})
+            before = samples.get((end, labels), 0)
+            samples[end, labels] = max(before, value) if over == MOST else before + value
 
     def text(self, *, is_node: bool) -> str:
         """`is_node`: of a cluster. Metrics without a sample are named too."""
@@ -174,7 +217,8 @@ class Page:
         for metric in METRICS:
             if is_node or not metric.name.startswith("armillary_cluster_"):
                 made.append(f"# HELP {metric.name} {metric.meaning}\n# TYPE {metric.name} {metric.kind}\n")
-                made += self._lines.get(metric.name, ())
+                for (end, labels), value in self._samples.get(metric.name, {}).items():
+                    made.append(f"{metric.name}{end}{_braces(labels)} {value!r}\n")
         return "".join(made)
 
 

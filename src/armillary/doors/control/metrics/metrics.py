@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from armillary import __version__
 from armillary.account import overview
@@ -20,7 +20,7 @@ from armillary.account.server_figures import (
     read_cache_of,
     storage_of,
 )
-from armillary.doors.control.call import Call
+from armillary.doors.control.call import Call, Services
 from armillary.doors.control.errors import HEADERS
 from armillary.doors.control.metrics.metric_table import Labels, Page
 from armillary.net.http import BareResponse, Response
@@ -31,20 +31,38 @@ Rows = list[tuple[Labels, float]]
 
 
 async def read_metrics(call: Call) -> Response:
-    call.query()
+    """`?process=N`: what that one of several processes has counted, in place of the sums."""
+    asked = call.query("process")
     headers = [(name, _CONTENT_TYPE if name == b"content-type" else value) for name, value in HEADERS]
     operations = call.account.operations
     figures = await operations.own_figures() if operations is not None else None
-    process = await asyncio.to_thread(call.services.facts.process)
-    return BareResponse(200, headers, text_of(call, figures, process).encode("utf-8", "replace"))
+    others = await call.services.facts.other_pages()
+    if "process" not in asked:
+        page = await page_of(call.services, is_whole=True)
+        for told in others.values():
+            page.adopt(told)
+    elif number := call.whole("process", 0, 0, max(others, default=0)):
+        page = Page.of(others.get(number, []))  # empty: it is being started
+    else:
+        page = await page_of(call.services, is_whole=not others)
+    return BareResponse(200, headers, text_of(page, figures).encode("utf-8", "replace"))
 
 
-def text_of(call: Call, figures: OwnFigures | None, process: Mapping[str, float]) -> str:
-    """`figures`: of a node of a cluster. `process`: of the process."""
-    account, facts = call.account, call.services.facts
+def text_of(page: Page, figures: OwnFigures | None) -> str:
+    """`figures`: of a node of a cluster."""
+    if figures is not None:
+        _add_node(page, figures)
+        _add_log(page, figures)
+    return page.text(is_node=figures is not None)
+
+
+async def page_of(services: Services, *, is_whole: bool) -> Page:
+    """Of this process. `is_whole`: with the partitions that others hold, as far as they have told of them."""
+    process = await asyncio.to_thread(services.facts.process)
+    account, facts = services.account, services.facts
     page = Page()
     page.add("info", [((("version", __version__),), 1)])
-    page.add_one("uptime_seconds", round(account.clock.elapsed_s() - call.services.begun_s, 3))
+    page.add_one("uptime_seconds", round(account.clock.elapsed_s() - services.begun_s, 3))
     page.add_one("read_only", int(account.is_read_only))
     page.add("connections", [((("door", door),), count) for door, count in facts.connections().items()])
     page.add_one("connections_max", facts.connections_max)
@@ -58,20 +76,17 @@ def text_of(call: Call, figures: OwnFigures | None, process: Mapping[str, float]
     metadata = account.budgets.metadata.totals
     page.add_one("metadata_requests_total", metadata.requests)
     page.add_one("metadata_charge_request_units_total", metadata.charged_ru)
-    _add_containers(page, account)
-    _add_partitions(page, account)
+    _add_containers(page, account, is_whole=is_whole)
+    _add_partitions(page, account, is_whole=is_whole)
     page.add("fault_hits_total", [((("rule", str(rule.id)),), rule.hits) for rule in account.faults.rules.values()])
     _add_background(page, account)
     storage = storage_of(account)
     _add_caches(page, cache_figures() if storage is None else [*cache_figures(), *read_cache_of(storage)])
     if storage is not None:
         _add_storage(page, storage)
-    if figures is not None:
-        _add_node(page, figures)
-        _add_log(page, figures)
     for name, value in process.items():
         page.add_one(f"process_{name}", value)
-    return page.text(is_node=figures is not None)
+    return page
 
 
 def _add_requests(page: Page, watch: RequestWatch) -> None:
@@ -98,12 +113,12 @@ def _add_requests(page: Page, watch: RequestWatch) -> None:
     )
 
 
-def _add_containers(page: Page, account: Account) -> None:
+def _add_containers(page: Page, account: Account, *, is_whole: bool) -> None:
     rows: defaultdict[str, Rows] = defaultdict(list)
     for container in account.containers:
         labels = (("database", container.database.name), ("container", container.name))
-        totals = overview.container_totals(container)
-        rows["partitions"].append((labels, len(container.partitions)))
+        totals = overview.container_totals(container, is_whole=is_whole)
+        rows["partitions"].append((labels, overview.partition_count(container, is_whole=is_whole)))
         rows["requests_total"].append((labels, totals.requests))
         rows["charge_request_units_total"].append((labels, totals.charged_ru))
         rows["refused_total"].append((labels, totals.refused))
@@ -113,11 +128,13 @@ def _add_containers(page: Page, account: Account) -> None:
         page.add(name, samples)
 
 
-def _add_partitions(page: Page, account: Account) -> None:
+def _add_partitions(page: Page, account: Account, *, is_whole: bool) -> None:
     rows: defaultdict[str, Rows] = defaultdict(list)
     for container in account.containers:
         names = (("database", container.database.name), ("container", container.name))
         for figures in overview.partition_figures(container):
+            if not is_whole and figures.process != account.place:
+                continue
             labels = (*names, ("partition", str(figures.range.id)))
             rows["partition_items"].append((labels, figures.item_count))
             rows["partition_bytes"].append((labels, figures.size_bytes))

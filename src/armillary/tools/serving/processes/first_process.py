@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 
 from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.catalog import CATALOG_STORE
@@ -22,7 +23,7 @@ from armillary.processes.shared_locks import LockTable
 from armillary.tools.serving.doors import Doors, Kept, account_settings, control_key_of, make_doors
 from armillary.tools.serving.ports import entrances_of, open_ports
 from armillary.tools.serving.processes.divided_settings import open_engine, refuse_fewer, refuse_lost
-from armillary.tools.serving.processes.forwarded_requests import FirstProcess
+from armillary.tools.serving.processes.forwarded_requests import FirstProcess, pages_of_others
 from armillary.tools.serving.processes.further_processes import FurtherProcesses
 from armillary.tools.serving.runtime import Runtime
 from armillary.tools.serving.tls import DoorTls
@@ -69,6 +70,7 @@ async def open_divided_server(
         opened.push_async_callback(doors.close)
         here.answer_request = doors.sql_port.answer
         here.doors["mongo"] = doors.late_mongo
+        doors.control.facts.other_pages = partial(pages_of_others, here.places)
         await starting
     finally:
         starting.cancel()

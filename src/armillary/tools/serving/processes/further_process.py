@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from armillary.tools.serving.processes.divided_settings import further_settings,
 from armillary.tools.serving.processes.forwarded_requests import ForwardingDoor
 from armillary.tools.serving.processes.handing_over import Peer, Ports, Setup, take_over
 from armillary.tools.serving.runtime import Runtime
+from armillary.tools.serving.tracing import begin_tracing
 from armillary.tools.settings import Settings
 
 log = logging.getLogger("armillary")
@@ -124,6 +125,8 @@ class FurtherProcess:
         doors = await make_doors(self._settings, account, self._machine, kept, self._hidden)
         opened.push_async_callback(doors.close)
         self._here.doors["mongo"] = doors.late_mongo
+        self._here.services = doors.control
+        begin_tracing(self._settings, runtime, opened.enter_context(ExitStack()))
         runtime.start()
         opened.push_async_callback(runtime.stop)
         return doors, kept
@@ -131,6 +134,8 @@ class FurtherProcess:
     async def _listen(self, opened: AsyncExitStack, doors: Doors, kept: Kept) -> None:
         """Answer clients on the ports of the first process."""
         bound = await self._ports
+        if self._connecting:
+            await asyncio.wait(self._connecting)  # what is asked of the others is not to be refused
         forwarding = ForwardingDoor(self._here)
         sql_port = DoorsByPrefix(
             doors.sql, ((CONTROL_PREFIX, forwarding), (CERTIFICATE_PATH, forwarding)), redirect_browser
