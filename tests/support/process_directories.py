@@ -21,7 +21,7 @@ COUNT = 3
 
 
 class SpreadAccount(UndividedAccount):
-    def places_for(self, database: Record, count: int) -> Sequence[int]:
+    def places_for(self, database: Record, count: int, planned: Sequence[int] = ()) -> Sequence[int]:
         return [number % COUNT for number in range(count)]
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Protocol
@@ -166,6 +168,22 @@ class Account(Registry):
                         f"Process {place_of_store(store)} holds a partition of the container '{record.name}', and its "
                         "data is not there. Restore the whole data directory, with all in its folder 'processes'.",
                     )
+
+    def places_for(self, database: Record, count: int, planned: Sequence[int] = ()) -> Sequence[int]:
+        """The processes that hold the partitions of a new container, in the order of their keys: in turns, from the
+        process with the fewest on. Containers that share the throughput of a database have theirs in the same
+        processes: what one of them spends is then known where the others spend. `planned`: of partitions that are about
+        to be made."""
+        loads = Counter(dict.fromkeys(range(self.place_count), 0))
+        loads.update(planned)
+        for container in self.containers:
+            places = [place_of_store(each.store) for each in container.map.ranges]
+            is_sharing = container.database.rid == database.rid and self.budgets.offer_of(container.record) is None
+            if is_sharing and len(places) == count and self.budgets.offer_of(database) is not None:
+                return places
+            loads.update(places)
+        first = min(loads, key=lambda place: (loads[place], place))
+        return [(first + turn) % len(loads) for turn in range(count)]
 
     async def _note_profile(self) -> None:
         """Say when a data directory comes under another profile. Nothing that is stored depends on it."""

@@ -7,7 +7,7 @@ not import the account.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from armillary.account.cluster_operations import ClusterOperations
 from armillary.account.container import Container, StandIns
 from armillary.account.events import Events
 from armillary.account.topology import Topology
+from armillary.account.visits.elsewhere.other_processes import OtherProcesses
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.charges import consistency_factor
@@ -67,6 +68,7 @@ class Registry:
         self.place = 0  # the number of this process, where several hold the partitions of an account
         self.other_places: Mapping[int, Any] = {}  # the others of them (`visits/elsewhere/place.py`), by number
         self.stand_ins: StandIns | None = None  # for partitions that other processes hold; None: there are none
+        self.others: OtherProcesses | None = None  # those that hold them, to the process that decides; None: no others
         self.is_read_only = False  # doors refuse writes of clients; background work goes on
         self.events = Events(clock)  # for people who look
         self.catalog = Catalog(engine, clock)
@@ -91,6 +93,11 @@ class Registry:
         """Whether this process decides about splits, merges and changes of policy: one of them does."""
         return self.place == 0
 
+    @property
+    def place_count(self) -> int:
+        """How many processes there are."""
+        return 1
+
     def reaches(self, place: int) -> bool:
         """Whether the partitions that the process with this number holds can be used."""
         return place == self.place
@@ -98,10 +105,6 @@ class Registry:
     def holds(self, store: int) -> bool:
         """Whether a store is in the engine of this process."""
         return self.stand_ins is None or place_of_store(store) == self.place
-
-    def places_for(self, database: Record, count: int) -> Sequence[int]:
-        """The processes that hold the partitions of a new container, in the order of their keys."""
-        return ()
 
     async def refresh_figures(self, key_count: int = 0) -> None:
         """Before figures of partitions are shown: ask the processes that hold them. `key_count`: of the busiest keys of

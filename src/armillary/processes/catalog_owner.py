@@ -42,6 +42,9 @@ class CatalogOwner:
         self.replica = replica
         self.changing = asyncio.Lock()  # held while a change is stored and taken over
         self.spread: Spread = _nowhere
+        # Called before a change of the first process is stored, which they may refuse. A process that is started after
+        # that reads the catalog with the change: it waits for the same lock.
+        self.guards: list[Callable[[], None]] = []
         self._stored = stored
         self._unknown: tuple[int, Change] | None = None  # the change whose outcome is unknown, and who made it
 
@@ -57,6 +60,9 @@ class CatalogOwner:
                 await self._find_out(is_freeing)
             if change.version != self.replica.version:
                 return Committed(BEHIND, {})
+            if origin == FIRST:
+                for guard in self.guards:
+                    guard()
             if change.is_empty:
                 await self._stored.write(lambda txn: None, is_freeing=is_freeing)
                 return Committed(change.version, {})

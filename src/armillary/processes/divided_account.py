@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -55,7 +54,7 @@ class DividedAccount(Account):
             self.history.leave_to_first()
         self._restating_parts: dict[tuple[bytes, int], asyncio.Task[None]] = {}  # by container and range
         self.control = here.lock("control")
-        self.catalog.use_lock(here.lock("catalog"))
+        self.catalog.lock = here.lock("catalog")
         if not self.plans:
             self.catalog.on_setting[SECRET] = self._adopt_secret
 
@@ -73,6 +72,10 @@ class DividedAccount(Account):
             self.budgets.assign_offer(offer)
         self._begin_upkeep()
         self.begin_history()
+
+    @property
+    def place_count(self) -> int:
+        return self.here.places.count
 
     def reaches(self, place: int) -> bool:
         return place == self.place or place in self.here.places.others
@@ -94,19 +97,6 @@ class DividedAccount(Account):
 
     async def spread_controls(self) -> None:
         await self.controls.spread()
-
-    def places_for(self, database: Record, count: int) -> Sequence[int]:
-        """In turns, from the process with the fewest partitions on. Containers that share the throughput of a database
-        have theirs in the same processes: what one of them spends is then known where the others spend."""
-        loads = Counter(dict.fromkeys(range(self.here.places.count), 0))
-        for container in self.containers:
-            places = [place_of_store(each.store) for each in container.map.ranges]
-            is_sharing = container.database.rid == database.rid and self.budgets.offer_of(container.record) is None
-            if is_sharing and len(places) == count and self.budgets.offer_of(database) is not None:
-                return places
-            loads.update(places)
-        first = min(loads, key=lambda place: (loads[place], place))
-        return [(first + turn) % len(loads) for turn in range(count)]
 
     def switching_lock(self, container: Container) -> AbstractAsyncContextManager[object, None]:
         return self.here.lock(f"switch {container.rid_text}")
@@ -156,10 +146,16 @@ class DividedAccount(Account):
             children = [container.new_partition(each) for each in new_map.ranges if each.id not in container.partitions]
             for child in children:
                 await child.open()
+            parents = [each for each in container.partitions.values() if new_map.get(each.range.id) is None]
             container.take_over(new_map, children)
+            own = [each for each in parents if not each.is_elsewhere]
+            for parent in own:
+                if not parent.is_held:
+                    parent.hold()
+                parent.move()
             if not self.plans:
                 self._forget_told(container)
-            self.reshaper.adopted(container)
+            self.reshaper.adopted(container, own)
         self.divided_reshaper.follow(container)
         self.budgets.assign(container)
         if container.schema.versions_number != versions_number:

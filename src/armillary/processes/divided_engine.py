@@ -10,17 +10,17 @@ from typing import Any
 
 from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.catalog import CATALOG_STORE
-from armillary.errors import Failure, Kind
 from armillary.processes.catalog_replica import CatalogReplica
-from armillary.storage.engine import Engine, Store
+from armillary.storage.engine import HoldableEngine, Store
 from armillary.storage.operating.storage_figures import StorageFigures
 
 
 class DividedEngine:
     """An Engine."""
 
-    def __init__(self, own: Engine, number: int, catalog: CatalogReplica) -> None:
+    def __init__(self, own: HoldableEngine, number: int, catalog: CatalogReplica) -> None:
         self.own = own
+        self.make_checkpoint: Callable[[], Awaitable[Path]] = _not_first
         self.drop_elsewhere: Callable[[int, int], Awaitable[None]] = _unknown  # of a place, a store
         self._number = number
         self._catalog: Any = catalog
@@ -40,10 +40,8 @@ class DividedEngine:
             await self.drop_elsewhere(place, number)
 
     async def checkpoint(self) -> Path:
-        raise Failure(
-            Kind.UNSUPPORTED,
-            "A server with several processes is not backed up while it runs. Stop it, and back up its data directory.",
-        )
+        """Of the data of all processes, at one moment."""
+        return await self.make_checkpoint()
 
     async def drop_checkpoint(self, name: str) -> None:
         await self.own.drop_checkpoint(name)
@@ -58,6 +56,10 @@ class DividedEngine:
 
     async def close(self) -> None:
         await self.own.close()
+
+
+async def _not_first() -> Path:
+    raise AssertionError("the first process makes checkpoints")
 
 
 async def _unknown(place: int, number: int) -> None:

@@ -18,6 +18,9 @@ from armillary.errors import Failure
 from armillary.processes.catalog_owner import FIRST, CatalogOwner, Committed
 from armillary.processes.catalog_questions import AdoptChange, CommitChange, LoadCatalog, ReleaseLock, TakeLock
 from armillary.processes.catalog_replica import CatalogReplica, Change
+from armillary.processes.moments.holds import Holds
+from armillary.processes.moments.loads import Loads
+from armillary.processes.moments.pins import Pins
 from armillary.processes.partition_questions import DropStore
 from armillary.processes.shared_locks import LockTable, SharedLock, Token
 
@@ -116,12 +119,21 @@ class ProcessHere(LocalPlace):
         self.followers: set[int] = set()  # other processes that are told of changes of the catalog, likewise
         self.end_process: Callable[[int], None] = lambda number: None  # has a process started anew, likewise
         self.services: Any = None  # the control door's, once doors are made
+        self.holds = Holds()
+        self.holding = asyncio.Lock()  # of the writers of this process: one moment after the other
+        self.pins = Pins()
+        self.copies: dict[int, asyncio.Task[None]] = {}  # to stores of this process, which are new
+        self.loads = Loads()
+        self.checkpoint: str | None = None  # the name of one that was made for another process
         self._adopting = asyncio.Lock()
         replica.commit = self._commit
 
     def open(self, account: Account) -> None:
         self.account = account
         self.opened.set()
+
+    def tell(self, number: int, message: Told) -> None:
+        self.places[number].tell(message)
 
     async def drop_store(self, place: int, number: int) -> None:
         await ask_once(self.places[place], DropStore(number), limits.VISIT_SECONDS_MAX)

@@ -53,6 +53,17 @@ _log = logging.getLogger(__name__)
 Owner = Literal["single", "first", "further"]
 
 
+class ReplicaRefused(Failure):
+    """A data directory that must not be opened as a single server's."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Kind.BAD_REQUEST,
+            "The data directory is a replica of a cluster: written to alone, it would differ from the others. Serve it "
+            "as a node of its cluster, or make it a single server's with `armillary cluster leave`.",
+        )
+
+
 class DataDirectory:
     """A directory that this process owns until `release`."""
 

@@ -146,3 +146,17 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Finish waiting writes, make everything durable and release the directory."""
+
+
+class HoldableEngine(Engine, Protocol):
+    """An engine of one of several processes, whose writers can be held for a moment while those of the others are."""
+
+    async def hold(self) -> None:
+        """Run no more transaction functions: those that come wait. When this returns, all that have run are durable and
+        shown to readers, and nothing changes until `release`."""
+
+    def release(self) -> None:
+        """End the hold, if there is one."""
+
+    async def flush(self) -> None:
+        """Have little be left to do for a checkpoint that follows."""

@@ -29,6 +29,7 @@ class MemoryEngine:
         self._stores: dict[int, MemoryStore] = {}
         self._is_closed = False
         self.writing = asyncio.Lock()  # held by the running function
+        self._is_held = False
         self._delivering: set[asyncio.Task[Any]] = set()  # writes that no coroutine waits for
 
     def store(self, number: int) -> MemoryStore:
@@ -65,6 +66,21 @@ class MemoryEngine:
 
     def figures(self) -> None:
         return None
+
+    async def hold(self) -> None:
+        """See `HoldableEngine`."""
+        assert not self._is_held
+        await self.writing.acquire()
+        self._is_held = True
+
+    def release(self) -> None:
+        """See `HoldableEngine`."""
+        if self._is_held:
+            self._is_held = False
+            self.writing.release()
+
+    async def flush(self) -> None:
+        pass  # there are no files
 
     async def close(self) -> None:
         self._is_closed = True

@@ -18,12 +18,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from armillary import limits, work
 from armillary.clock import Clock, SystemClock
 from armillary.errors import Failure, Kind
-from armillary.storage.directory import DataDirectory, Owner
+from armillary.storage.directory import DataDirectory, Owner, ReplicaRefused
 from armillary.storage.disk_errors import Answer, again, closed, no_room, refuse, set_error, translated, unknown_outcome
 from armillary.storage.engine import Quick, Receiver, T, Txn
 from armillary.storage.operating.storage_figures import StorageFigures, figures_of
@@ -35,17 +35,6 @@ from armillary.storage.transactions import Gathering, Waiting, refuse_waiting, w
 
 Durability = Literal["full", "relaxed"]
 _log = logging.getLogger(__name__)
-
-
-class ReplicaRefused(Failure):
-    """A data directory that must not be opened as a single server's."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            Kind.BAD_REQUEST,
-            "The data directory is a replica of a cluster: written to alone, it would differ from the others. Serve it "
-            "as a node of its cluster, or make it a single server's with `armillary cluster leave`.",
-        )
 
 
 class Group(NamedTuple):
@@ -73,7 +62,7 @@ class RocksEngine:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "armillary-storage")
         self._compactor = ThreadPoolExecutor(1, "armillary-compaction")
-        self._compaction: asyncio.Future[None] | asyncio.Future[Path] | None = None  # the last compaction or checkpoint
+        self._compaction: asyncio.Future[Any] | None = None  # the last compaction, flush or checkpoint
         self._clock = clock
         self._monotonic_s = clock.monotonic_s
         self._is_relaxed = is_relaxed
@@ -87,6 +76,7 @@ class RocksEngine:
         self._waiting: deque[Waiting] = deque()
         self._is_scheduled = False
         self._is_running = False  # functions are running; they may have given way
+        self._is_held = False  # no function is to run until `release`
         self._running: asyncio.Future[None] | None = None  # of the running functions; None: none has given way
         self._is_whole = asyncio.Event()  # set while the newest state is between two transactions
         self._is_whole.set()
@@ -144,11 +134,12 @@ class RocksEngine:
         await self.submit(b"", lambda txn: txn.delete_range(low, high), is_freeing=True)
         # Compaction frees the space; it would not start by itself while little is written.
         if self._database is not None and not self._is_closing:
-            self._compaction = self._loop.run_in_executor(self._compactor, _compact, self._database, low, high)
+            self._compaction = self._loop.run_in_executor(self._compactor, self._database.compact, low, high)
 
     async def close(self) -> None:
         if self._is_closing:
             return
+        self.release()
         last = self.submit(b"", lambda txn: None)  # answered after everything queued before it
         self._is_closing = True
         try:
@@ -176,8 +167,10 @@ class RocksEngine:
             self._directory.release()
 
     async def checkpoint(self) -> Path:
-        database = self.writable()
-        self._compaction = made = self._loop.run_in_executor(self._compactor, self._make_checkpoint, database)
+        return await self._beside(partial(self._make_checkpoint, self.writable()))
+
+    async def _beside(self, work_on_files: Callable[[], T]) -> T:
+        self._compaction = made = self._loop.run_in_executor(self._compactor, work_on_files)
         try:
             return await made
         except Exception as error:
@@ -189,6 +182,36 @@ class RocksEngine:
 
     async def drop_checkpoint(self, name: str) -> None:
         await self._loop.run_in_executor(self._compactor, self._directory.remove_checkpoint, name)
+
+    async def hold(self) -> None:
+        """See `HoldableEngine`."""
+        assert not self._is_held
+        self._is_held = True
+        try:
+            while self._is_running or self._stalled is not None:
+                if self._running is not None and not self._running.done():
+                    await asyncio.wait([self._running])
+                else:
+                    await self._clock.sleep(limits.STALL_RETRY_SECONDS)
+            self.writable()
+            assert self._newest is not None
+            shown: asyncio.Future[None] = self._loop.create_future()
+            self._written.append(Group(self._newest, [Answer(shown, None, None)], Layer()))
+            self._settle()
+            await shown
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """See `HoldableEngine`."""
+        self._is_held = False
+        if self._waiting and not self._is_scheduled:
+            self._schedule()
+
+    async def flush(self) -> None:
+        """See `HoldableEngine`."""
+        await self._beside(self.writable().flush)
 
     def submit(self, prefix: bytes, fn: Callable[[Txn], T], is_freeing: bool = False) -> asyncio.Future[T]:
         """Queue a transaction function."""
@@ -263,8 +286,8 @@ class RocksEngine:
 
     def _run_waiting(self) -> None:
         self._is_scheduled = False
-        if self._stalled is not None or self._is_running:
-            return  # continues when the stalled or running group is written
+        if self._stalled is not None or self._is_running or self._is_held:
+            return  # continues when the stalled or running group is written, or the hold ends
         database, failure = self._database, self._failure
         now_s = self._monotonic_s()
         if failure is None and now_s - self._room_checked_s >= limits.FREE_DISK_CHECK_SECONDS:
@@ -475,10 +498,3 @@ def _open(directory: DataDirectory, has_statistics: bool = False) -> Database:
         raise translated(error) or Failure(
             Kind.UNAVAILABLE, "The data directory cannot be opened at the moment. The log has the reason."
         ) from error
-
-
-def _compact(database: Database, low: bytes, high: bytes) -> None:
-    try:
-        database.compact(low, high)
-    except Exception as error:  # compaction is only postponed: a later one frees the space
-        _log.warning("compaction after dropping a store ended early: %s", error)

@@ -10,6 +10,7 @@ one column family.
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Generator, Iterator, Sequence
 from heapq import merge
@@ -25,6 +26,8 @@ from armillary.limits import BLOCK_CACHE_BYTES, KB, MB, WRITE_BUFFER_BYTES, WRIT
 from armillary.storage import file_descriptors, redo
 from armillary.storage.disk_errors import translated
 from armillary.storage.overlay import Layer, Pair
+
+_log = logging.getLogger(__name__)
 
 WriteBatch = rocksdict.WriteBatch
 _MISS: Final = ("key not found",)
@@ -136,7 +139,10 @@ class Database:
         """Free the space of deleted keys in [low, high). Runs in a thread; may take long."""
         options = rocksdict.CompactOptions()
         options.set_exclusive_manual_compaction(False)
-        self._rdict.compact_range(low, high, options)
+        try:
+            self._rdict.compact_range(low, high, options)
+        except Exception as error:  # it is only postponed: a later one frees the space
+            _log.warning("compaction ended early: %s", error)
 
     def finish(self) -> None:
         """Sync, and flush to tables so that the next opening has no log to replay. Runs in a thread."""

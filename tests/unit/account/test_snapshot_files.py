@@ -42,7 +42,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def written(house: KeptHouse, *scope: str) -> bytes:
     snapshot = await take(house.account, scope)
     try:
-        return b"".join(parts(snapshot))
+        return b"".join([part async for part in parts(snapshot)])
     finally:
         snapshot.release()
 
@@ -219,7 +219,7 @@ async def test_it_is_made_of_parts_of_bounded_size(
     with_limits(**limit)
     await rich(house)
     snapshot = await take(house.account, ("db",))
-    sizes = [len(part) for part in parts(snapshot)]
+    sizes = [len(part) async for part in parts(snapshot)]
     snapshot.release()
     assert len(sizes) > 20
     assert max(sizes) < 6_000

@@ -53,7 +53,8 @@ class Catalog:
         self._engine = engine
         self._store: Store = engine.store(CATALOG_STORE)
         self._clock = clock
-        self._lock: AbstractAsyncContextManager[object, None] = asyncio.Lock()
+        # Held during a change; several processes share one.
+        self.lock: AbstractAsyncContextManager[object, None] = asyncio.Lock()
         self._outcomes: OutcomeResolver[Record] = OutcomeResolver(self._store, clock, _entries)
         self._records: dict[tuple[ResourceType, bytes], Record] = {}
         self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
@@ -78,10 +79,6 @@ class Catalog:
         for packed in records:
             self._enter(Record.unpack(packed))
         self.left_lsn = int.from_bytes(left_lsn or b"", "big")
-
-    def use_lock(self, lock: AbstractAsyncContextManager[object, None]) -> None:
-        """Take this lock for changes: one that several processes share."""
-        self._lock = lock
 
     async def check_readable(self) -> None:
         """Raises if storage cannot be read now."""
@@ -172,7 +169,7 @@ class Catalog:
         name the rid is the name. `prepare` is run once it is stored and before it can be found, and `on_created` when
         it can, even if the client has disconnected by then."""
         self._outcomes.check()
-        async with self._lock:
+        async with self.lock:
             owner_rid = owner.rid if owner is not None else b""
             if owner is not None and self.get(owner.type, owner.rid) is not owner:
                 raise Failure(Kind.OWNER_NOT_FOUND, f"The owner of '{name}' was deleted meanwhile.")
@@ -204,7 +201,7 @@ class Catalog:
     async def reserve(self, fn: Callable[[Reservation], Reserved]) -> Reserved:
         """Allocate numbers for records that are entered later, with `rewrite`."""
         self._outcomes.check()
-        async with self._lock:
+        async with self.lock:
             self._outcomes.check()
             return await self._store.write(lambda txn: fn(Reservation(txn, self._stamp)))
 
@@ -219,7 +216,7 @@ class Catalog:
         """Put records in the place of others, as they are, in one transaction. `finished`: reserved stores that are
         theirs now. `garbage`: stores for `collect_garbage`."""
         self._outcomes.check()
-        async with self._lock:
+        async with self.lock:
             if any(self.get(record.type, record.rid) is not record for record in removed):
                 raise Failure(Kind.CONFLICT, "Something was changed or deleted meanwhile; nothing was done. Try again.")
             owners = {record.rid for record in added}
@@ -311,7 +308,7 @@ class Catalog:
         Returns the new record. `on_replaced` is called with it first. Objects that follow the record are updated there,
         not after this call: where the outcome is known only later the call fails, and `on_replaced` is still called."""
         self._outcomes.check()
-        async with self._lock:
+        async with self.lock:
             present = self.get(record.type, record.rid)
             if present is None:
                 raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
@@ -350,7 +347,7 @@ class Catalog:
         needed any more, for `collect_garbage`. `on_changed` as in `replace`. `waits`: wait until the outcome is known,
         so that a failure means that nothing was changed."""
         self._outcomes.check()
-        async with self._lock:
+        async with self.lock:
             present = self.get(record.type, record.rid)
             if present is None:
                 raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
@@ -393,7 +390,7 @@ class Catalog:
     ) -> None:
         """Delete a resource with all below it and their offers. The stores of its ranges are emptied."""
         self._outcomes.check()
-        async with self._lock:
+        async with self.lock:
             present = self.get(record.type, record.rid)
             if present is None:
                 raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' does not exist.")

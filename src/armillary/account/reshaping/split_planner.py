@@ -176,12 +176,12 @@ class Reshaper:
         self._budgets.assign(container)
         self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
 
-    def adopted(self, container: Container) -> None:
-        """Other partitions serve a container: another process has split or merged some, or moved one here."""
+    def adopted(self, container: Container, parents: Iterable[Partition]) -> None:
+        """Other partitions serve a container: another process has split or merged some, or restored a snapshot.
+        `parents`: those of this process that were replaced."""
         rid = container.record.rid
         self._reserved -= {key for key in self._reserved if key[0] == rid and key[1] not in container.partitions}
-        self._budgets.assign(container)
-        self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
+        self.replaced(container, parents)
 
     def running(self, container: Container | None = None) -> list[Reshape]:
         return [each for each in self._running.values() if container is None or each.container is container]

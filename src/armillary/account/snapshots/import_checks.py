@@ -88,7 +88,7 @@ def check_definitions(account: Account, records: Sequence[Record]) -> None:
         if database is None:
             raise damaged(f"the owner of '{record.name[:100]}' is missing")
         try:
-            Container(record, database, account.engine, account.clock, 1)
+            Container(record, database, account.engine, account.clock, 1, account.stand_ins)
         except Failure as failure:
             if failure.kind is Kind.UNAVAILABLE:
                 raise

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from armillary import audit, limits
 from armillary.account.account import Account
+from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.migration.migration import Migration
 from armillary.account.snapshots.snapshots import Snapshot, copied, records_of
+from armillary.account.visits.elsewhere.other_processes import Copying, PinnedPartition
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.ranges import KeyRange, PartitionMap
@@ -49,15 +51,17 @@ async def restore(account: Account, snapshot: Snapshot) -> Outcome:
     account.catalog.check_changeable()  # even where nothing was changed since the snapshot
     _refuse_migrating(account, snapshot)
     async with account.control:
-        with ExitStack() as stilled:
+        async with AsyncExitStack() as stilled:
             present = _present(account, snapshot)
-            for record in present:
-                container = account.container_by_rid(record.rid)
-                if container is not None:
-                    stilled.enter_context(await account.reshaper.hold_still(container))
+            containers = [each for each in map(account.container_by_rid, {record.rid for record in present}) if each]
+            if account.others is not None:
+                await stilled.enter_async_context(account.others.still([each.record.rid for each in containers]))
+            for container in containers:
+                stilled.enter_context(await account.reshaper.hold_still(container))
+            too_much = await _rewind_elsewhere(account, snapshot)
             copies = []
             for past in snapshot.containers:
-                if not await _rewind(account, snapshot, past):
+                if past.rid in too_much or not await _rewind(account, snapshot, past):
                     copies.append(_Copy(past))
             await _copy_all(account, snapshot, copies)
             await _switch(account, snapshot, _present(account, snapshot), copies)
@@ -103,6 +107,21 @@ def _named(account: Account, root: Record) -> Record | None:
 # Undoing what was written since.
 
 
+async def _rewind_elsewhere(account: Account, snapshot: Snapshot) -> set[bytes]:
+    """Undo what was written to partitions of other processes since. Returns the containers for which it was too
+    much."""
+    wanted = []
+    for past in snapshot.containers if snapshot.elsewhere is not None else ():
+        container = account.container_by_rid(past.rid)
+        if container is not None and _is_rewindable(container, past):
+            wanted += [
+                PinnedPartition(past.rid, each.id, each.store)
+                for each in past.container_state.ranges
+                if snapshot.view(each.store) is None
+            ]
+    return await snapshot.others.rewind(wanted) if wanted else set()
+
+
 async def _rewind(account: Account, snapshot: Snapshot, past: Record) -> bool:
     """Whether what was written to a container since could be undone."""
     container = account.container_by_rid(past.rid)
@@ -111,7 +130,7 @@ async def _rewind(account: Account, snapshot: Snapshot, past: Record) -> bool:
     try:
         for partition in container.partitions.values():
             view = snapshot.view(partition.range.store)
-            if partition.head_in(view).lsn != partition.lsn:
+            if view is not None and partition.head_in(view).lsn != partition.lsn:
                 await partition.rewind(view)
     except TooMuch:
         return False
@@ -139,22 +158,32 @@ async def _copy_all(account: Account, snapshot: Snapshot, copies: list[_Copy]) -
     """Fill new stores. No request is routed to them yet."""
     if not copies:
         return
-    count = sum(len(copy.past.container_state.ranges) for copy in copies)
-    stores = await account.catalog.reserve(lambda reservation: [reservation.store() for _ in range(count)])
+    # Each copy is in the process that has the original.
+    places = [[place_of_store(each.store) for each in copy.past.container_state.ranges] for copy in copies]
+    stores = await account.catalog.reserve(
+        lambda reservation: [[reservation.store(place) for place in of] for of in places]
+    )
+    await account.refresh_figures()
     lsn = account.highest_lsn
+    elsewhere: list[Copying] = []
     try:
-        for copy in copies:
+        for copy, of in zip(copies, stores, strict=True):
             container = account.container_by_rid(copy.past.rid)
-            copy.ranges = _new_ranges(copy.past, container, stores)
+            copy.ranges = _new_ranges(copy.past, container, of)
             for each, target in zip(copy.past.container_state.ranges, copy.ranges, strict=True):
-                view, store = snapshot.view(each.store), account.engine.store(target.store)
+                view = snapshot.view(each.store)
+                if view is None:
+                    elsewhere.append(Copying(each.store, target.store, target.id, lsn))
+                    continue
+                store = account.engine.store(target.store)
                 await copy_store(view, store)
-                await store.write(_founding(view, target.id, lsn))
+                await store.write(founding(view, target.id, lsn))
                 copy.views[target.store] = await store.pin()
+        if elsewhere:
+            await snapshot.others.copy(elsewhere)
     except BaseException:
-        for copy in copies:
-            _release(copy.views)
-        await account.catalog.abandon(stores + [each.store for copy in copies for each in copy.ranges])
+        _release(snapshot, copies)
+        await account.catalog.abandon([store for of in stores for store in of])
         raise
 
 
@@ -163,12 +192,12 @@ def _new_ranges(past: Record, container: Container | None, stores: list[int]) ->
     present = container.map if container is not None else None
     first_id = max(past.container_state.next_range, container.state.next_range if container is not None else 0)
     ranges = []
-    for number, before in enumerate(past.container_state.ranges):
+    for number, (before, store) in enumerate(zip(past.container_state.ranges, stores, strict=True)):
         ancestors = {before.id, *before.parents}
         for overlapped in present.overlapping(before.low, before.high) if present is not None else ():
             ancestors |= {overlapped.id, *overlapped.parents}
         parents = tuple(sorted(ancestors))[-limits.PAST_RANGES_MAX :]
-        ranges.append(KeyRange(first_id + number, before.low, before.high, parents, stores.pop()))
+        ranges.append(KeyRange(first_id + number, before.low, before.high, parents, store))
     return ranges
 
 
@@ -186,7 +215,7 @@ async def copy_store(view: View, store: Store) -> None:
         raise
 
 
-def _founding(view: View, range_id: int, lsn: int) -> Callable[[Txn], None]:
+def founding(view: View, range_id: int, lsn: int) -> Callable[[Txn], None]:
     """Give a copy a head of its own: lsns that were given out are not given again, and it numbers its own items."""
     head = log.load_head(view, 0, 0)
 
@@ -214,40 +243,45 @@ async def _switch(account: Account, snapshot: Snapshot, present: list[Record], c
     leaving = [record for record in present if (record.type, record.rid) not in is_kept]
     held = [container for copy in copies if (container := account.container_by_rid(copy.past.rid)) is not None]
     garbage = [store for record in leaving for store in record.stores]
-    parents = {container.record.rid: list(container.partitions.values()) for container in held}
+    parents = {
+        container.record.rid: [each for each in container.partitions.values() if not each.is_elsewhere]
+        for container in held
+    }
+    finished = [each.store for copy in copies for each in copy.ranges]
     for each in parents.values():
         for partition in each:
             partition.hold()
-    finished = [each.store for copy in copies for each in copy.ranges]
-    try:
-        arrivals = {copy.past.rid: await _opened(account, copy, parents.get(copy.past.rid, ())) for copy in copies}
-        await account.catalog.rewrite(present, added, finished=finished, garbage=garbage)
-    except BaseException as error:
-        for each in parents.values():
-            for partition in each:
-                partition.release()
-        for copy in copies:
-            _release(copy.views)
-        if isinstance(error, Failure):  # it did not take place: the copies are garbage
-            await account.catalog.abandon(finished)
-        raise
-    account.leave(leaving)
-    for record in added:
-        container = account.container_by_rid(record.rid)
-        if container is None:
-            continue
-        container.database = account.catalog.get(ResourceType.DATABASE, record.owner) or container.database
-        container.adopt(record)
-        if record.rid in arrivals:
-            new_map = PartitionMap(record.container_state.ranges)
-            container.take_over(new_map, arrivals[record.rid])
-            for partition in parents[record.rid]:
-                partition.move()
-            account.reshaper.replaced(container, parents[record.rid])
-        account.budgets.assign(container)
-        account.settle_rules(container)
-    account.forget_names()
-    _keep(snapshot, added, copies)
+    async with AsyncExitStack() as others:
+        try:
+            if account.others is not None and held:
+                await others.enter_async_context(account.others.held(list(parents)))
+            arrivals = {copy.past.rid: await _opened(account, copy) for copy in copies}
+            await account.catalog.rewrite(present, added, finished=finished, garbage=garbage)
+        except BaseException as error:
+            for each in parents.values():
+                for partition in each:
+                    partition.release()
+            _release(snapshot, copies)
+            if isinstance(error, Failure):  # it did not take place: the copies are garbage
+                await account.catalog.abandon(finished)
+            raise
+        account.leave(leaving)
+        for record in added:
+            container = account.container_by_rid(record.rid)
+            if container is None:
+                continue
+            container.database = account.catalog.get(ResourceType.DATABASE, record.owner) or container.database
+            container.adopt(record)
+            if record.rid in arrivals:
+                new_map = PartitionMap(record.container_state.ranges)
+                container.take_over(new_map, arrivals[record.rid])
+                for partition in parents[record.rid]:
+                    partition.move()
+                account.reshaper.replaced(container, parents[record.rid])
+            account.budgets.assign(container)
+            account.settle_rules(container)
+        account.forget_names()
+        _keep(snapshot, added, copies)
     for record in added:
         if record.type is ResourceType.CONTAINER and account.container_by_rid(record.rid) is None:
             await account.enter(record)
@@ -279,14 +313,18 @@ def _restored(past: Record, present: Record | None, copy: _Copy | None, until_s:
     return record
 
 
-async def _opened(account: Account, copy: _Copy, parents: Sequence[Partition]) -> list[Partition]:
+async def _opened(account: Account, copy: _Copy) -> list[Partition]:
     """The copies as partitions, which go on from the last lsn of those that are held now."""
     container = account.container_by_rid(copy.past.rid)
     if container is None:
         return []
-    lsns = [await _last_lsn(parent) for parent in parents]
+    lsn = max([await _last_lsn(parent) for parent in container.partitions.values()])
     for each in copy.ranges:
-        await account.engine.store(each.store).write(lambda txn: _raise_lsn(txn, max(lsns)))
+        if account.holds(each.store):
+            await account.engine.store(each.store).write(lambda txn: raise_lsn(txn, lsn))
+    elsewhere = [each.store for each in copy.ranges if not account.holds(each.store)]
+    if account.others is not None and elsewhere:
+        await account.others.raise_lsns(elsewhere, lsn)
     partitions = [container.new_partition(each) for each in copy.ranges]
     for partition in partitions:
         await partition.open()
@@ -295,11 +333,14 @@ async def _opened(account: Account, copy: _Copy, parents: Sequence[Partition]) -
 
 async def _last_lsn(partition: Partition) -> int:
     """Of all that was ever written to one that is held."""
+    if partition.is_elsewhere:
+        return partition.lsn  # as its process has told when the hold began
     await partition.store.write(lambda txn: None)  # answered when all before it is durable, and shown to readers
     return await partition.read(partition.lsn_in)
 
 
-def _raise_lsn(txn: Txn, lsn: int) -> None:
+def raise_lsn(txn: Txn, lsn: int) -> None:
+    """Let all that follows have lsns above this one."""
     head = log.load_head(txn, 0, 0)
     head.lsn = max(head.lsn, lsn)
     txn.put(layout.HEAD_KEY, head.pack())
@@ -308,12 +349,21 @@ def _raise_lsn(txn: Txn, lsn: int) -> None:
 def _keep(snapshot: Snapshot, added: list[Record], copies: list[_Copy]) -> None:
     """Have the snapshot show the copies from now on, so that the next restore can undo changes instead of copying."""
     for copy in copies:
-        for each in copy.past.container_state.ranges:
-            snapshot.views.pop(each.store).release()
+        stores = [each.store for each in copy.past.container_state.ranges]
+        for store in stores:
+            view = snapshot.views.pop(store, None)
+            if view is not None:
+                view.release()
+        if snapshot.elsewhere is not None:
+            snapshot.elsewhere.release(stores)
         snapshot.views |= copy.views
     snapshot.records = [copied(record) for record in added]
 
 
-def _release(views: dict[int, Kept]) -> None:
-    for view in views.values():
-        view.release()
+def _release(snapshot: Snapshot, copies: list[_Copy]) -> None:
+    """The copies are not used."""
+    for copy in copies:
+        for view in copy.views.values():
+            view.release()
+        if snapshot.elsewhere is not None:
+            snapshot.elsewhere.release([each.store for each in copy.ranges])

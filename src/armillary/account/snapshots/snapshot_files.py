@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import orjson
@@ -163,7 +163,7 @@ def _foreign(beginning: bytes) -> Failure:
     return bad_request("This is no snapshot that Armillary made.")
 
 
-def parts(snapshot: Snapshot) -> Iterator[bytes]:
+async def parts(snapshot: Snapshot) -> AsyncIterator[bytes]:
     """The file, part by part. Making one keeps the caller for some milliseconds."""
     writer = FrameWriter()
     header = {"stores": FORMAT_VERSION, "scope": list(snapshot.scope), "taken_s": int(snapshot.taken_s)}
@@ -174,8 +174,13 @@ def parts(snapshot: Snapshot) -> Iterator[bytes]:
         for each in record.container_state.ranges:
             place = {"container": record.rid.hex(), "range": each.id}
             yield writer.frame(STORE, orjson.dumps(place))
-            for pairs in _portions(snapshot.view(each.store)):
-                yield writer.frame(PAIRS, pack_pairs(pairs))
+            view = snapshot.view(each.store)
+            if view is None:
+                async for pairs in snapshot.others.pairs(each.store, b"", STORE_END):
+                    yield writer.frame(PAIRS, pack_pairs(pairs))
+            else:
+                for pairs in _portions(view):
+                    yield writer.frame(PAIRS, pack_pairs(pairs))
     yield writer.end()
 
 

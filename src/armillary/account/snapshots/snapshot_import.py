@@ -9,6 +9,7 @@ rids in their system properties. Restoring in place, with the same rids, is `res
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ import orjson
 
 from armillary import audit
 from armillary.account.account import Account
-from armillary.account.catalog.allocation import Reservation
+from armillary.account.catalog.allocation import Reservation, place_of_store
 from armillary.account.catalog.container_state import Body
 from armillary.account.catalog.records import Record
 from armillary.account.snapshots.import_checks import check_definitions, check_records, check_scope
@@ -61,6 +62,7 @@ class SnapshotImport:
         self._became: dict[bytes, Record] = {}  # containers, by the rid that they had
         self._due: dict[tuple[bytes, int], int] = {}  # the ranges that are still to come, and their stores
         self._stores: list[int] = []
+        self._places: list[int] = []  # the processes of these stores
         self._moving: _Moving | None = None
         self.item_count = 0
 
@@ -153,12 +155,13 @@ class SnapshotImport:
         check_records(self._scope, self._arrived)
         self._check_capacity()
         self._in_the_way()  # refuse early: before the items are read
+        await self._account.refresh_figures()
         self._records = await self._account.catalog.reserve(self._reserved)
         self._stores = [store for record in self._records for store in record.stores]
         check_definitions(self._account, self._records)
 
     def _reserved(self, reservation: Reservation) -> list[Record]:
-        self._became, self._due = {}, {}
+        self._became, self._due, self._places = {}, {}, []
         became: dict[bytes, Record] = {}
         links: dict[str, str] = {}  # of what was, by rids and by names, to what it becomes
         records: list[Record] = []
@@ -188,7 +191,14 @@ class SnapshotImport:
         record.body = {**past.body, "id": name}
         if past.type is ResourceType.CONTAINER:
             state = past.container_state
-            ranges = tuple([replace(each, store=reservation.store()) for each in state.ranges])
+            assert owner is not None
+            places = self._places_for(past, owner, len(state.ranges))
+            ranges = tuple(
+                [
+                    replace(each, store=reservation.store(place))
+                    for each, place in zip(state.ranges, places, strict=True)
+                ]
+            )
             first_lsn = self._account.highest_lsn
             # What the container says of others by their rids is not true here.
             moved = replace(state, ranges=ranges, first_lsn=first_lsn, migration=None, former_rid=None)
@@ -196,6 +206,19 @@ class SnapshotImport:
             self._became[past.rid] = record
             self._due |= {(past.rid, each.id): each.store for each in ranges}
         return record
+
+    def _places_for(self, past: Record, database: Record, count: int) -> Sequence[int]:
+        """As for a new container. Those that share the throughput of a database that comes with them are in the same
+        processes."""
+        owners = {each.offer_state.owner for each in self._arrived if each.type is ResourceType.OFFER}
+        if past.rid_text not in owners and rid_text(past.owner) in owners:
+            for each in self._became.values():
+                ranges = each.container_state.ranges
+                if each.owner == database.rid and len(ranges) == count:
+                    return [place_of_store(own.store) for own in ranges]
+        places = self._account.places_for(database, count, self._places)
+        self._places += places
+        return places
 
     def _database(self, reservation: Reservation, records: list[Record]) -> Record:
         """The one that a single container comes to; made if there is none."""
@@ -291,7 +314,10 @@ class SnapshotImport:
         if store is None:
             raise damaged("a partition is there that no container has")
         past = next(record for record in self._arrived if record.rid == rid)
-        self._moving = _Moving(past, self._became[rid], store, self._account.engine.store(store).loader())
+        account = self._account
+        others = None if account.holds(store) else account.others
+        loader = account.engine.store(store).loader() if others is None else others.loader(store)
+        self._moving = _Moving(past, self._became[rid], store, loader)
 
     async def _end_store(self) -> None:
         moving, self._moving = self._moving, None
@@ -300,13 +326,17 @@ class SnapshotImport:
         ranges = {each.store: each for each in moving.becomes.container_state.ranges}
         first = resources.first_item_rid(ranges[moving.store].id)
         head = moving.head or log.new_head(first, 0)
-        head.lsn = max(head.lsn, self._account.highest_lsn)
+        account = self._account
+        head.lsn = max(head.lsn, account.highest_lsn)
         self.item_count += head.item_count
+        if account.others is not None and not account.holds(moving.store):
+            await account.others.put(moving.store, [(layout.HEAD_KEY, head.pack())])
+            return
 
         def run(txn: Txn) -> None:
             txn.put(layout.HEAD_KEY, head.pack())
 
-        await self._account.engine.store(moving.store).write(run)
+        await account.engine.store(moving.store).write(run)
 
 
 class _Moving:

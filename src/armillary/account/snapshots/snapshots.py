@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from armillary import audit, limits
 from armillary.account.catalog.records import Record
 from armillary.account.registry import Registry
+from armillary.account.visits.elsewhere.other_processes import PinnedElsewhere
 from armillary.errors import Failure, Kind
 from armillary.model.items import validate_name
 from armillary.model.resources import ResourceType
@@ -25,6 +26,7 @@ class Snapshot:
     taken_s: float
     records: list[Record]  # of the scope's resources, owners first
     views: dict[int, Kept] = field(default_factory=dict)  # of their partitions, by store
+    elsewhere: PinnedElsewhere | None = None  # of those that other processes hold
 
     @property
     def containers(self) -> list[Record]:
@@ -37,31 +39,43 @@ class Snapshot:
     def counts(self) -> tuple[int, int]:
         """Items, and their bytes."""
         heads = [log.load_head(view, 0, 0) for view in self.views.values()]
-        return sum(head.item_count for head in heads), sum(head.size_bytes for head in heads)
+        items, size_bytes = sum(head.item_count for head in heads), sum(head.size_bytes for head in heads)
+        if self.elsewhere is not None:
+            items, size_bytes = items + self.elsewhere.items, size_bytes + self.elsewhere.size_bytes
+        return items, size_bytes
 
-    def view(self, store: int) -> View:
-        return self.views[store]
+    def view(self, store: int) -> View | None:
+        """None: another process has it."""
+        return self.views.get(store)
+
+    @property
+    def others(self) -> PinnedElsewhere:
+        assert self.elsewhere is not None, "its stores are all here"
+        return self.elsewhere
 
     def release(self) -> None:
         for view in self.views.values():
             view.release()
         self.views = {}
+        if self.elsewhere is not None:
+            self.elsewhere.release()
 
 
 async def take(registry: Registry, scope: tuple[str, ...], name: str = "") -> Snapshot:
     """A snapshot of what is durable in a scope now."""
-    snapshot = Snapshot(name, scope, registry.clock.now_s(), [copied(record) for record in records_of(registry, scope)])
+    snapshot = Snapshot(name, scope, registry.clock.now_s(), [])
+
+    def stores() -> list[int]:
+        snapshot.records = [copied(record) for record in records_of(registry, scope)]
+        return [each.store for record in snapshot.containers for each in record.container_state.ranges]
+
+    if registry.others is not None:
+        snapshot.views, snapshot.elsewhere = await registry.others.pin_together(stores)
+        return snapshot
     try:
         # Pinning does not wait unless storage fails, so all partitions are pinned at one moment.
-        for record in snapshot.containers:
-            for each in record.container_state.ranges:
-                if not registry.holds(each.store):
-                    raise Failure(
-                        Kind.UNSUPPORTED,
-                        f"Other processes of the server hold partitions of '{record.name}': snapshots of them are not "
-                        "taken while it runs. Stop it, and name its data directory.",
-                    )
-                snapshot.views[each.store] = await registry.engine.store(each.store).pin()
+        for store in stores():
+            snapshot.views[store] = await registry.engine.store(store).pin()
     except BaseException:
         snapshot.release()
         raise

@@ -82,6 +82,11 @@ class UndividedAccount(Account):
         assert isinstance(self.engine, UndividedEngine)
         return place in self.engine.engines
 
+    @property
+    def place_count(self) -> int:
+        assert isinstance(self.engine, UndividedEngine)
+        return len(self.engine.engines)
+
 
 async def open_whole(path: Path, clock: Clock, permissions: Permissions = "private") -> Engine:
     """The data directory of a stopped server with one process or several, or of a replica of a cluster, which

@@ -10,14 +10,14 @@ from typing import Self
 
 from armillary.clock import Clock
 from armillary.errors import bad_request
-from armillary.storage.directory import DataDirectory, Owner
+from armillary.storage.directory import DataDirectory, Owner, ReplicaRefused
 from armillary.storage.disk_errors import translated
 from armillary.storage.overlay import Layer
 from armillary.storage.private import Permissions
 from armillary.storage.replication.arriving_copy import ArrivingCopy
 from armillary.storage.replication.local_replica import LocalReplica, Position, holds_stores
 from armillary.storage.replication.replicated_engine import ReplicatedEngine
-from armillary.storage.rocks import ReplicaRefused, RocksEngine
+from armillary.storage.rocks import RocksEngine
 from armillary.storage.rocks_database import POSITION_KEY, Database
 
 

@@ -57,7 +57,7 @@ async def _write(place: Place, scope: tuple[str, ...], stream: BinaryIO) -> dict
     async with place.opened() as account:
         snapshot = await take(account, scope)
         try:
-            for part in parts(snapshot):
+            async for part in parts(snapshot):
                 stream.write(part)
             items, size_bytes = snapshot.counts()
             return {"containers": len(snapshot.containers), "items": items, "bytes": size_bytes}

@@ -499,7 +499,7 @@ async def changed(world: World, change: str) -> None:
         case "restored from a file":
             taken = await take(account, ("d",))
             arrival = SnapshotImport(account, None, replaces=True)
-            for part in parts(taken):
+            async for part in parts(taken):
                 await arrival.feed(part)
             await arrival.finish()
             taken.release()

@@ -5,7 +5,7 @@ sent, again: its answer may have been lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from itertools import count
 
 from armillary import audit, limits
@@ -38,11 +38,11 @@ class Sending:
         return self._last
 
 
-async def _joined(made: Iterator[bytes]) -> bytes | None:
+async def _joined(made: AsyncIterator[bytes]) -> bytes | None:
     """Some parts together: many are small. None: there are no more."""
     parts_together: list[bytes] = []
     size_bytes = 0
-    while size_bytes < limits.SNAPSHOT_ANSWER_BYTES and (part := next(made, None)) is not None:
+    while size_bytes < limits.SNAPSHOT_ANSWER_BYTES and (part := await anext(made, None)) is not None:
         parts_together.append(part)
         size_bytes += len(part)
         await asyncio.sleep(0)  # other requests are served between two parts

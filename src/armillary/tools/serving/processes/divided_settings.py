@@ -10,7 +10,7 @@ from armillary.account.registry import AccountSettings
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.storage.directory import Owner, process_directories
-from armillary.storage.engine import Engine
+from armillary.storage.engine import HoldableEngine
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
 from armillary.tools.serving.doors import account_settings
@@ -45,7 +45,7 @@ def further_settings(settings: Settings) -> AccountSettings:
     return replace(account_settings(settings), history_path=None, captures_path=None)
 
 
-async def open_engine(settings: Settings, directory: Path | None, clock: Clock, owner: Owner) -> Engine:
+async def open_engine(settings: Settings, directory: Path | None, clock: Clock, owner: Owner) -> HoldableEngine:
     """`directory` None: in memory."""
     if directory is None:
         return MemoryEngine()

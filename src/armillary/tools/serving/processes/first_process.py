@@ -18,6 +18,8 @@ from armillary.processes.catalog_owner import FIRST, CatalogOwner
 from armillary.processes.catalog_replica import CatalogReplica
 from armillary.processes.divided_account import DividedAccount
 from armillary.processes.divided_engine import DividedEngine
+from armillary.processes.moments.moments import Moments
+from armillary.processes.moments.others import Others
 from armillary.processes.places import Places
 from armillary.processes.shared_locks import LockTable
 from armillary.tools.serving.doors import Doors, Kept, account_settings, control_key_of, make_doors
@@ -56,6 +58,9 @@ async def open_divided_server(
     others = FurtherProcesses(settings, machine, here, (control_key, certificate))
     account = DividedAccount(divided, clock, account_settings(settings), here)
     account.controls.runtime = runtime
+    moments = Moments(here)
+    divided.make_checkpoint = moments.checkpoint
+    account.others = Others(here, moments, here.owner)
     opened.push_async_callback(others.close)
     await account.begin()
     opened.push_async_callback(account.close)

@@ -30,7 +30,7 @@ from armillary.processes.places import Places, ProcessHere
 from armillary.processes.process_questions import ProcessReady
 from armillary.storage import file_descriptors
 from armillary.storage.directory import process_directory
-from armillary.storage.engine import Engine
+from armillary.storage.engine import HoldableEngine
 from armillary.tools import logs
 from armillary.tools.serving.doors import Doors, Kept, keys_of, make_doors
 from armillary.tools.serving.event_loop import run as run_loop
@@ -110,7 +110,7 @@ class FurtherProcess:
             return None
         return process_directory(self._settings.directory, self._places.number)
 
-    async def _open(self, opened: AsyncExitStack, engine: Engine) -> tuple[Doors, Kept]:
+    async def _open(self, opened: AsyncExitStack, engine: HoldableEngine) -> tuple[Doors, Kept]:
         divided = DividedEngine(engine, self._places.number, self._replica)
         divided.drop_elsewhere = self._here.drop_store
         clock = MovableClock() if self._settings.clock == "movable" else self._machine
