@@ -116,6 +116,11 @@ CATALOG_SECONDS_MAX = 600.0  # until the first process has stored a change of th
 ADOPT_SECONDS_MAX = 30.0  # until a process has taken over a change of the catalog; then it is started anew
 MONGO_PROCESS_SECONDS_MAX = 20.0  # that a command waits for another process which is being started (ours)
 MONGO_FORWARD_SECONDS_MAX = 86_400.0  # that a command waits for its answer of another process: it has limits of its own
+JOIN_SECONDS_MAX = 10.0  # for a process to go on with a first one that was started anew, else it is, too (ours)
+PROCESS_PING_SECONDS = 1.0  # between two questions whether a process answers
+# Without an answer a process is killed. No request holds up a process for more than tenths of a second; a machine that
+# swaps or whose disk stalls can, for some seconds (ours).
+PROCESS_PINGS_MAX = 20
 LINK_QUESTIONS_MAX = 4_096  # under way between two processes; further ones wait
 LINK_BYTES_MAX = 64 * _MB  # of them
 LINK_WAIT_SECONDS_MAX = 5.0  # then they are refused with a retry-after

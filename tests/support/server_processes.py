@@ -32,7 +32,7 @@ from armillary.processes.places import Places, ProcessHere
 from armillary.processes.shared_locks import LockTable
 from armillary.storage.engine import HoldableEngine
 from armillary.storage.memory import MemoryEngine
-from armillary.tools.serving.processes.further_processes import connected_pair
+from armillary.tools.serving.processes.child_processes import connected_pair
 
 
 class OneProcess:

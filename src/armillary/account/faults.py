@@ -176,6 +176,7 @@ class Faults:
     def follow(self, rules: Iterable[FaultRule]) -> None:
         """Have the rules of another process."""
         self.rules = {rule.id: rule for rule in rules}
+        self._last_id = max([self._last_id, *self.rules])
         self._on_changed()
 
     def fires(self, rule: FaultRule, container: FaultTarget) -> bool:

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 LEFT_LSN = b"left-lsn"
 FIRST = 0  # the process that has the catalog, and answers for all of them where one must
 NO_PLACE = -1
+_LIFE_BITS = 40  # of a version: changes of one life of the first process are counted below, its lives above
 _END = b"\xff" * 16
 # Has every process but the one that made it take over a change, which may be told late that it took place. Returns the
 # highest lsn of the containers that left.
@@ -49,8 +50,9 @@ class CatalogOwner:
         self._unknown: tuple[int, Change] | None = None  # the change whose outcome is unknown, and who made it
 
     @classmethod
-    async def open(cls, stored: Store, replica: CatalogReplica) -> CatalogOwner:
-        replica.load(1, await stored.read(_all))
+    async def open(cls, stored: Store, replica: CatalogReplica, life: int = 0) -> CatalogOwner:
+        """`life`: how often a first process was started before, so that versions grow over their lives."""
+        replica.load((life << _LIFE_BITS) + 1, await stored.read(_all))
         return cls(stored, replica)
 
     async def commit(self, origin: int, change: Change, is_freeing: bool) -> Committed:

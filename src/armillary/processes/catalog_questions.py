@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
+from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told, no_answer
 from armillary.errors import Failure, Kind
 from armillary.processes.catalog_owner import CatalogOwner, Committed
 from armillary.processes.catalog_replica import Change
@@ -18,6 +19,7 @@ class CatalogHere(Protocol):
     owner: CatalogOwner | None  # of the first process alone, like the locks
     locks: LockTable | None
     followers: set[int]  # processes that are told of changes
+    opened: asyncio.Event  # the account serves
 
     async def adopt(self, change: Change, *, is_own: bool) -> int: ...
 
@@ -35,10 +37,8 @@ class LoadCatalog(Question):
     origin: int
 
     async def answer(self, here: LocalPlace) -> CatalogState:
-        owner = owner_of(here)
-        async with owner.changing:
-            _process(here).followers.add(self.origin)
-            return CatalogState(owner.replica.version, list(owner.replica.pairs().items()))
+        await _process(here).opened.wait()
+        return await state_for(here, self.origin)
 
 
 @dataclass(slots=True)
@@ -57,6 +57,7 @@ class CommitChange(Question):
         return self.id
 
     async def answer(self, here: LocalPlace) -> Committed:
+        await _process(here).opened.wait()
         change = Change(self.version, self.writes, self.cleared)
         return await owner_of(here).commit(self.origin, change, self.is_freeing)
 
@@ -84,7 +85,11 @@ class TakeLock(Question):
     number: int
 
     async def answer(self, here: LocalPlace) -> int:
-        await locks_of(here).take(self.name, Token(self.place, self.number))
+        await _process(here).opened.wait()
+        try:
+            await locks_of(here).take(self.name, Token(self.place, self.number))
+        except TimeoutError:
+            raise no_answer(is_write=False) from None
         return owner_of(here).replica.version
 
 
@@ -100,6 +105,14 @@ class ReleaseLock(Told):
 
 def _process(here: LocalPlace) -> CatalogHere:
     return cast(CatalogHere, here)
+
+
+async def state_for(here: LocalPlace, origin: int) -> CatalogState:
+    """For a process that is told of changes from then on."""
+    owner = owner_of(here)
+    async with owner.changing:
+        _process(here).followers.add(origin)
+        return CatalogState(owner.replica.version, list(owner.replica.pairs().items()))
 
 
 def owner_of(here: LocalPlace) -> CatalogOwner:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from typing import Final, cast
 
 from armillary import limits
@@ -23,13 +23,22 @@ _MAGIC: Final = b"armillary place1"
 _FRAME_HEAD_BYTES_MAX: Final = 64
 
 
+class Connecting(LocalPlace, ABC):
+    """This process, which is told of connections to others (`places.py`)."""
+
+    @abstractmethod
+    def met(self, link: Link) -> None: ...
+
+    @abstractmethod
+    def parted(self, link: Link) -> None: ...
+
+
 class ProcessConnection(asyncio.Protocol):
     """Made by `connect`."""
 
-    def __init__(self, here: LocalPlace, number: int, write_ids: WriteIds) -> None:
+    def __init__(self, here: Connecting, number: int, write_ids: WriteIds) -> None:
         """`number`: of this process."""
         self.greeted: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
-        self.on_lost: Callable[[], None] = lambda: None
         self._here = here
         self._number = number
         self._write_ids = write_ids
@@ -87,6 +96,7 @@ class ProcessConnection(asyncio.Protocol):
             return
         self._link = link = Link(number, self.send, self._write_ids, self._here)
         link.peer = run
+        self._here.met(link)  # before what comes behind the greeting
         if not self.greeted.done():
             self.greeted.set_result(link)
 
@@ -94,9 +104,9 @@ class ProcessConnection(asyncio.Protocol):
         self._transport = None
         if self._link is not None:
             self._link.lost()
+            self._here.parted(self._link)
         if not self.greeted.done():
             self.greeted.set_exception(Failure(Kind.UNAVAILABLE, "The other process has ended."))
-        self.on_lost()
 
     def end(self) -> None:
         if self._transport is not None:
@@ -104,7 +114,7 @@ class ProcessConnection(asyncio.Protocol):
 
 
 async def connect(
-    end: socket.socket, here: LocalPlace, number: int, write_ids: WriteIds
+    end: socket.socket, here: Connecting, number: int, write_ids: WriteIds
 ) -> tuple[Link, ProcessConnection]:
     """Greet the process at the other end of a socket."""
     end.setblocking(False)

@@ -6,13 +6,29 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from armillary.account.container import Container
-from armillary.account.visits.elsewhere.place import LocalPlace, Question
+from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
 
 _RESTATE_WAIT_S = 5.0
 
 
 class _Restating(Protocol):
     async def restate_part(self, container: Container, range_id: int, rules_number: int, wait_s: float) -> bool: ...
+
+
+class _Meeting(Protocol):
+    """A process that is told (`places.py`)."""
+
+    def is_met_ready(self, number: int) -> None: ...
+
+
+@dataclass(slots=True)
+class ProcessReady(Told):
+    """This process has opened its partitions."""
+
+    number: int
+
+    def take(self, here: LocalPlace) -> None:
+        cast(_Meeting, here).is_met_ready(self.number)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from armillary.account.faults import FaultRule, FaultTarget
 from armillary.account.visits.elsewhere.place import LocalPlace, Lost, Question, Told
 from armillary.clock import ClockPosition, MovableClock
 from armillary.errors import Failure
-from armillary.processes.places import ProcessHere, ask_once
+from armillary.processes.places import ProcessHere, ask_once, ask_starting
 
 log = logging.getLogger(__name__)
 
@@ -145,14 +145,14 @@ class Controls:
 
     async def ask(self) -> None:
         """When this process starts."""
-        self.use(await ask_once(self._here.places.first, AskControls(), limits.CATALOG_SECONDS_MAX))
+        self.use(await ask_starting(self._here.places.first, AskControls(), limits.CATALOG_SECONDS_MAX))
 
     async def _ask_first(self, rule: FaultRule, container: FaultTarget) -> bool:
         try:
             question = FireRule(rule.id, container.record.rid)
             is_hit: bool = await ask_once(self._here.places.first, question, limits.ADOPT_SECONDS_MAX)
         except Failure:
-            return False  # it has ended, and this process is about to
+            return False  # it has ended, and is being started anew
         return is_hit
 
     def _tell_first(

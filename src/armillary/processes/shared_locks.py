@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import NamedTuple
 
+from armillary import limits
+
 _numbers = count()  # of the requests of this process
 
 
@@ -28,17 +30,27 @@ class LockTable:
         self._queues: dict[str, deque[tuple[Token, asyncio.Future[None]]]] = {}  # the first of each holds the lock
 
     async def take(self, name: str, token: Token) -> None:
+        """Raises TimeoutError if it is not granted for long."""
         queue = self._queues.setdefault(name, deque())
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append((token, granted))
         if len(queue) == 1:
             granted.set_result(None)
             return
+        late = granted.get_loop().call_later(limits.LOCK_SECONDS_MAX, _expire, granted)
         try:
             await granted
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TimeoutError):
             self.release(name, token)
             raise
+        finally:
+            late.cancel()
+
+    def hold(self, name: str, token: Token) -> None:
+        """A process holds it since before this one was started."""
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        granted.set_result(None)
+        self._queues.setdefault(name, deque()).appendleft((token, granted))
 
     def release(self, name: str, token: Token) -> None:
         """Also of a request that was not granted yet; nothing if it is not there."""
@@ -61,6 +73,11 @@ class LockTable:
         for name, queue in list(self._queues.items()):
             for token in [token for token, _ in queue if token.place == place]:
                 self.release(name, token)
+
+
+def _expire(granted: asyncio.Future[None]) -> None:
+    if not granted.done():
+        granted.set_exception(TimeoutError())
 
 
 class SharedLock:

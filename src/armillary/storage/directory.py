@@ -50,6 +50,7 @@ _PRODUCT: Final = "armillary"
 _log = logging.getLogger(__name__)
 
 # Whose directory it is: of a server with one process, of the first of several, or of another one of these.
+IN_USE: Final = {"is_in_use": True}  # the details of a refusal
 Owner = Literal["single", "first", "further"]
 
 
@@ -82,17 +83,19 @@ class DataDirectory:
         *,
         is_upgrading: bool = True,
         owner: Owner = "single",
+        server: int | None = None,
     ) -> Self:
         """Create or lock the directory, or refuse with a Failure that says what to do. `is_upgrading`: an older format
         is replaced by the newest. `owner`: a directory with partitions of other processes, or in that of another, is
-        refused unless it is claimed as one: alone it would seem to have lost them."""
+        refused unless it is claimed as one: alone it would seem to have lost them. `server`: the process that is to be
+        stopped to free the directory, where it is not this one."""
         try:
             if path.exists():
                 _refuse_strange(path)  # before its permissions are narrowed
                 _refuse_divided(path, owner)
             claim_directory(path, "data directory", permissions)
             _refuse_strange(path)
-            lock = _take_lock(path / _LOCK)
+            lock = _take_lock(path / _LOCK, server or os.getpid())
         except OSError as error:
             raise unusable(error) from error
         try:
@@ -274,7 +277,7 @@ def _refuse_divided(path: Path, owner: Owner) -> None:
         )
 
 
-def _take_lock(path: Path) -> int:
+def _take_lock(path: Path, server: int) -> int:
     if fcntl is None:
         raise Failure(
             Kind.UNSUPPORTED,
@@ -290,9 +293,10 @@ def _take_lock(path: Path) -> int:
         raise Failure(
             Kind.UNAVAILABLE,
             f"The data directory is in use by {name}. Stop that process, or name another directory.",
+            details=IN_USE,
         ) from None
     os.ftruncate(lock, 0)
-    os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    os.pwrite(lock, b"%d\n" % server, 0)
     return lock
 
 

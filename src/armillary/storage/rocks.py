@@ -105,11 +105,11 @@ class RocksEngine:
         permissions: Permissions = "private",
         has_statistics: bool = False,
         owner: Owner = "single",
+        server: int | None = None,
     ) -> Self:
-        """`full`: acknowledged writes are synced. `relaxed`: they survive a crash of the process, not of the
-        machine."""
+        """`full`: acknowledged writes are synced. `relaxed`: they survive a crash of the process, not a power loss."""
         assert durability in ("full", "relaxed")
-        directory = DataDirectory.claim(Path(path), permissions, owner=owner)
+        directory = DataDirectory.claim(Path(path), permissions, owner=owner, server=server)
         try:
             database = _open(directory, has_statistics)
             if database.get(POSITION_KEY) is not None:

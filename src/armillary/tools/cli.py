@@ -16,7 +16,6 @@ from typing import Final, TypeAlias
 
 from armillary import __version__
 from armillary.errors import Failure, bad_request
-from armillary.late import imports_uncollected
 from armillary.storage.private import private_umask
 from armillary.tools.cluster import arguments as cluster_commands
 from armillary.tools.commands import arguments as server_commands
@@ -71,10 +70,9 @@ def _main(arguments: Sequence[str] | None) -> int:
             settings = _settings(parsed)
             check_exposure(settings)
             del parser  # its memory is used again by what is imported now
-            with imports_uncollected():
-                from armillary.tools.serving.serve import run
+            from armillary.tools.serving.processes.start import start
 
-            return run(settings, lambda: _settings(parsed))
+            return start(settings, lambda: _settings(parsed))
         if command == "upgrade":
             from armillary.tools.commands.upgrade import upgrade
 

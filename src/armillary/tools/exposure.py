@@ -97,3 +97,8 @@ class Exposure:
     @property
     def accepts_aad(self) -> bool:
         return self.aad == "on" or (self.aad == "auto" and not self.is_public and self.key == WELL_KNOWN_KEY)
+
+
+def keys_of(settings: Exposure) -> tuple[str | None, ...]:
+    """Those that may do everything, and those that may only read."""
+    return settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key

@@ -22,6 +22,7 @@ async def _first() -> ProcessHere:
     replica = CatalogReplica()
     here = ProcessHere(Places(FIRST, 2, VirtualClock()), replica, VirtualClock())
     here.owner = await CatalogOwner.open(MemoryEngine().store(0), replica)
+    here.opened.set()
     return here
 
 
@@ -38,9 +39,9 @@ async def test_a_long_message_comes_whole(seed: int) -> None:
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     accepting = connect(ends[0], first, FIRST, first.places.write_ids)
     dialing = connect(ends[1], second, 1, second.places.write_ids)
-    (_, accepted), (link, dialed) = await asyncio.gather(accepting, dialing)
-    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    accepted.on_lost = lambda: gone.set_result(None)
+    _, (link, dialed) = await asyncio.gather(accepting, dialing)
+    gone: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    first.on_left = gone.set_result
     value = random.Random(seed).randbytes(8 * MB)
     try:
         committed: Committed = await link.ask(_change(link.new_write_id(), 1, value), limit_s=60.0)
@@ -48,7 +49,7 @@ async def test_a_long_message_comes_whole(seed: int) -> None:
         assert first.replica.pairs() == {b"key": value}
     finally:
         dialed.end()
-        await gone
+        assert await gone == 1
 
 
 class _Cutting(asyncio.Transport):

@@ -42,9 +42,9 @@ def run_emulator(parsed: Mapping[str, Any], environment: Mapping[str, str]) -> i
         for each in problems:
             print(f"armillary: {printable(each)}", file=sys.stderr)
         return REFUSED
-    from armillary.tools.serving.serve import run  # the server takes time to import
+    from armillary.tools.serving.processes.start import start  # takes time to import
 
-    return run(settings, shows_strings=True)
+    return start(settings, shows_strings=True)
 
 
 def emulator_settings(parsed: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[Settings | None, list[str]]:

@@ -38,7 +38,7 @@ from armillary.portal.policy import redirect_browser
 from armillary.portal.static_files import StaticFiles
 from armillary.tools.control_file import control_key as made_key
 from armillary.tools.control_file import new_control_key
-from armillary.tools.exposure import PUBLIC_KEYS
+from armillary.tools.exposure import PUBLIC_KEYS, keys_of
 from armillary.tools.serving.runtime import Runtime
 from armillary.tools.serving.server_facts import facts_of, instance_of, tell_ports
 from armillary.tools.settings import Settings
@@ -295,11 +295,6 @@ def host_names(settings: Settings) -> HostNames:
     return HostNames(
         settings.named_hosts, is_public=settings.is_public, is_key_known=not PUBLIC_KEYS.isdisjoint(keys_of(settings))
     )
-
-
-def keys_of(settings: Settings) -> tuple[str | None, ...]:
-    """Those that may do everything, and those that may only read."""
-    return settings.key, settings.secondary_key, settings.read_only_key, settings.secondary_read_only_key
 
 
 def account_settings(settings: Settings) -> AccountSettings:

@@ -1,17 +1,22 @@
-"""The event loop of a server and of commands, and the signals that stop a server. uvloop's loop is used where uvloop is
-installed, else asyncio's own: it has no wheels for Windows, and everything works without it.
+"""The event loop of a server and of commands, the signals that stop a server, and when its garbage collector runs.
+uvloop's loop is used where uvloop is installed, else asyncio's own: it has no wheels for Windows, and everything works
+without it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
+
+from armillary import work
 
 try:
     import uvloop
@@ -87,3 +92,29 @@ def _wait_for_stdin(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -
         loop.call_soon_threadsafe(stop)
     except RuntimeError:  # the server has stopped meanwhile
         pass
+
+
+# A full pass of Python's garbage collector looks at every live container object and cannot be interrupted: with the
+# million values that one evaluation may hold it would stop all requests for more than 100 ms. So full passes are made
+# between long evaluations, when little is alive, and during one only after a very large number of new objects.
+# Requests make and drop many small objects and hardly any cycles: looking for those less often is measurable.
+_YOUNG_OBJECTS = 20_000  # made and not dropped, for a pass over them
+_YOUNG_PASSES = 5  # for a pass over what they left: 100,000 objects, about 5 ms
+_PASSES_AT_MOST, _PASSES_IN_PAUSE = 100, 5  # of the latter kind, for a full one
+
+
+@contextmanager
+def full_collections_in_pauses() -> Iterator[None]:
+    def collect() -> None:
+        if gc.get_count()[2] >= _PASSES_IN_PAUSE:
+            gc.collect()
+
+    gc.collect()
+    gc.freeze()  # what was made until now stays: full passes need not look at it again
+    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_PASSES, _PASSES_AT_MOST)
+    loop = asyncio.get_running_loop()
+    work.after_long_runs = lambda: loop.call_soon(collect)  # its values are referenced until its task goes on
+    try:
+        yield
+    finally:
+        work.after_long_runs = None

@@ -135,7 +135,7 @@ class Runtime:
             is_told=False,
         )
 
-    def use(self, settings: Settings) -> None:
+    def use(self, settings: Settings, *, is_told: bool = True) -> None:
         """The settings were read again."""
         self._reserve_bytes = settings.reserve_bytes()
         self.drain_s = float(settings.drain_s)
@@ -146,6 +146,7 @@ class Runtime:
             log_level=settings.log_level,
             requests=settings.log_requests,
             slow_ms=settings.log_slow_ms,
+            is_told=is_told,
         )
 
     def _set(self, *, is_read_only: bool, log_level: str, requests: str, slow_ms: int, is_told: bool = True) -> None:

@@ -7,15 +7,11 @@ the process ends.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack
 
-from armillary import work
 from armillary.account.account import Account
 from armillary.clock import Clock, MovableClock, SystemClock
-from armillary.errors import Failure
 from armillary.net.connection_limits import Crowd
 from armillary.net.listen import Listener
 from armillary.storage import file_descriptors
@@ -23,10 +19,11 @@ from armillary.storage.engine import Engine
 from armillary.storage.memory import MemoryEngine
 from armillary.storage.rocks import RocksEngine
 from armillary.tools import logs
+from armillary.tools.exposure import keys_of
 from armillary.tools.resolve import check_exposure
 from armillary.tools.serving import supervision
-from armillary.tools.serving.doors import Doors, Kept, account_settings, control_key_of, keys_of, make_doors
-from armillary.tools.serving.event_loop import log_slower_loop, stop_signal
+from armillary.tools.serving.doors import Doors, Kept, account_settings, control_key_of, make_doors
+from armillary.tools.serving.event_loop import full_collections_in_pauses, log_slower_loop, stop_signal
 from armillary.tools.serving.event_loop import run as run_loop
 from armillary.tools.serving.ports import announce, entrances_of, open_ports
 from armillary.tools.serving.reload import Reload, Reread
@@ -91,40 +88,20 @@ async def _serve(
 
         hidden.add(settings.cluster)
         await serve_node(
-            settings, machine, clock, crowd, hidden, stopping, _full_collections_in_pauses, runtime, shows_strings
+            settings, machine, clock, crowd, hidden, stopping, full_collections_in_pauses, runtime, shows_strings
         )
     else:
         async with AsyncExitStack() as opened:
-            failed: asyncio.Future[Failure] | None = None
-            if settings.processes > 1:
-                from armillary.tools.serving.processes.first_process import open_divided_server  # likewise
-
-                doors, listeners, others = await open_divided_server(
-                    opened, settings, machine, clock, crowd, hidden, runtime
-                )
-                failed = others.failed
-            else:
-                doors, listeners = await open_server(opened, settings, machine, clock, crowd, hidden, runtime)
+            doors, listeners = await open_server(opened, settings, machine, clock, crowd, hidden, runtime)
             announce(settings, listeners)
             greet(settings, listeners, doors.credentials.owners[0], shows_strings)
             supervision.tell(supervision.READY)
             runtime.start()
             opened.push_async_callback(runtime.stop)
-            with _full_collections_in_pauses():
-                await _until(stopping, failed)
+            with full_collections_in_pauses():
+                await stopping.wait()
             supervision.tell(supervision.STOPPING)
             log.info("stopping")
-
-
-async def _until(stopping: asyncio.Event, failed: asyncio.Future[Failure] | None) -> None:
-    """Raises the Failure for which the server cannot go on."""
-    if failed is None:
-        await stopping.wait()
-        return
-    failed.add_done_callback(lambda _: stopping.set())
-    await stopping.wait()
-    if failed.done():
-        raise failed.result()
 
 
 async def open_server(
@@ -147,32 +124,6 @@ async def open_server(
     listeners = await open_ports(opened, settings, machine, crowd, entrances_of(doors), kept)
     doors.use(settings, listeners)
     return doors, listeners
-
-
-# A full pass of Python's garbage collector looks at every live container object and cannot be interrupted: with the
-# million values that one evaluation may hold it would stop all requests for more than 100 ms. So full passes are made
-# between long evaluations, when little is alive, and during one only after a very large number of new objects.
-# Requests make and drop many small objects and hardly any cycles: looking for those less often is measurable.
-_YOUNG_OBJECTS = 20_000  # made and not dropped, for a pass over them
-_YOUNG_PASSES = 5  # for a pass over what they left: 100,000 objects, about 5 ms
-_PASSES_AT_MOST, _PASSES_IN_PAUSE = 100, 5  # of the latter kind, for a full one
-
-
-@contextmanager
-def _full_collections_in_pauses() -> Iterator[None]:
-    def collect() -> None:
-        if gc.get_count()[2] >= _PASSES_IN_PAUSE:
-            gc.collect()
-
-    gc.collect()
-    gc.freeze()  # what was made until now stays: full passes need not look at it again
-    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_PASSES, _PASSES_AT_MOST)
-    loop = asyncio.get_running_loop()
-    work.after_long_runs = lambda: loop.call_soon(collect)  # its values are referenced until its task goes on
-    try:
-        yield
-    finally:
-        work.after_long_runs = None
 
 
 async def _open_engine(settings: Settings, clock: Clock) -> Engine:

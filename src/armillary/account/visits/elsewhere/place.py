@@ -77,7 +77,7 @@ class Unreached(Failure):
     """A place cannot be asked now, because its process is being started: nothing was sent."""
 
     def __init__(self) -> None:
-        message = "The process that holds the partition is being started. Try again."
+        message = "The process of the server that this is asked of is being started. Try again."
         super().__init__(Kind.UNAVAILABLE, message, retry_after_ms=limits.CLUSTER_RETRY_MS)
 
 

@@ -19,6 +19,7 @@ from armillary.doors.control.metrics.metrics import page_of
 from armillary.errors import Failure
 from armillary.net.http import Request, Response, crash_as_json, refuse_as_json
 from armillary.processes.places import Places, ProcessHere, ProcessPlace, ask_once
+from armillary.processes.rejoining import Rejoining
 
 log = logging.getLogger("armillary")
 
@@ -31,6 +32,7 @@ class FirstProcess(ProcessHere):
     """The first process, once its doors are open."""
 
     answer_request: Answer | None = None
+    rejoining: Rejoining
 
 
 @dataclass(slots=True)
@@ -54,6 +56,13 @@ class Answered:
     operation: str = _OPERATION  # as it is counted
 
 
+def _refused(failure: Failure) -> Response:
+    response = refuse_as_json(503, failure.message)
+    if failure.retry_after_ms is None:
+        return response
+    return Response(response.status, (*response.headers, (b"Retry-After", b"1")), response.body)
+
+
 class ForwardingDoor:
     """A Door of the other processes."""
 
@@ -66,7 +75,7 @@ class ForwardingDoor:
         try:
             answered: Answered = await ask_once(self._here.places.first, question, _SECONDS_MAX)
         except Failure as failure:
-            return refuse_as_json(503, failure.message)
+            return _refused(failure)
         request.operation = answered.operation
         return response_of(answered.head, answered.body)
 
