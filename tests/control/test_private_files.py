@@ -167,6 +167,7 @@ _ALLOWED |= {"tools/backup_directory.py:mkstemp", "tools/backup_directory.py:Tem
 _ALLOWED |= {"scripts/jail.py:mkdtemp", "net/certificate.py:TemporaryDirectory"}  # made with 0700 by tempfile
 _ALLOWED |= {"tools/cluster/trial.py:mkdtemp", "tools/cluster/scratch_postgres.py"}  # of PostgreSQL's own user
 _ALLOWED |= {"tools/foresight/capture.py:TemporaryFile", "tools/demo/demo_server.py:TemporaryFile"}  # without a name
+_ALLOWED |= {"tools/serving/processes/server_process.py:os.open"}  # of /dev/null
 _ALLOWED |= {"tools/cli.py:os.open", "storage/directory.py:os.open"}  # of /dev/null; of the lock, with 0600
 _MAKING = {"mkdir", "makedirs", "mkdtemp", "mkstemp", "TemporaryDirectory", "NamedTemporaryFile", "TemporaryFile"}
 _MAKING |= {"write_bytes", "write_text", "copyfile", "copy", "copy2", "copytree", "extractall", "move"}

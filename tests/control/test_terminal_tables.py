@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import asyncio
 import fcntl
 import json
 import os
@@ -24,6 +25,7 @@ from azure.cosmos import CosmosClient, PartitionKey
 from rich.cells import cell_len
 from support import terminal_program
 from support.process import KEY, READY_S, ServerProcess, clean_environment
+from support.process_directories import divided_directory
 from support.server_operator import Operator
 
 import armillary
@@ -58,6 +60,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "capture-list": ("capture", "list"),
     "backup-list": ("backup", "list", "{directory}/backups"),
     "account-keys-list": ("account-keys", "list"),
+    "processes": ("processes", "{directory}/divided"),
     "cluster-status": ("cluster", "status"),
     "cluster-verify": ("cluster", "verify"),
     "cluster-try": ("cluster", "try"),
@@ -97,6 +100,7 @@ WITHOUT_SERVER = (
     "simulate",
     "simulate-varied",
     "backup-list",
+    "processes",
 )
 # All others: what they print has no columns, or is a table of a command above (the tour, the prompt, a trial's states).
 WITHOUT_TABLE = frozenset(
@@ -154,6 +158,7 @@ def shop(directory: Path) -> Iterator[Operator]:
     operator.command("capture", "start", "shop/carts", "--for", "15m")
     operator.command("capture", "stop", "shop/carts")
     operator.command("faults", "add", *rules[0])
+    asyncio.run(divided_directory(directory / "divided"))
     yield operator
     server.stop()
 
