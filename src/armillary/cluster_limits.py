@@ -132,3 +132,19 @@ MOVED_WORK_SECONDS = 5.0  # that a process works on a copy before it says that i
 PINNED_PORTION_BYTES = 256 * _KB  # that one message brings of a store
 PINNED_PORTION_ENTRIES = 2_000  # likewise
 STILL_SECONDS_MAX = 6 * 3600.0  # that splits and merges of some containers are kept off: a restore copies them
+
+# Placement of several logs on the nodes of a cluster (ours).
+PLACEMENT_REPLICAS, PLACEMENT_REPLICAS_MAX = 3, 9  # of a log
+PLACEMENT_COPIES, PLACEMENT_COPIES_MAX = 2, 16  # to new replicas at a time, in the whole cluster
+PLACEMENT_PAUSE_SECONDS = 5.0  # between two looks of the balancer while it has nothing to do
+PLACEMENT_STEP_SECONDS = 0.25  # between two steps
+PLACEMENT_GONE_SECONDS = 900.0  # of silence, after which replicas of a node are made elsewhere; a restart is shorter
+PLACEMENT_REST_SECONDS = 300.0  # that a log stays where it is after it was moved to even out loads
+PLACEMENT_RETRY_SECONDS = 60.0  # after a step that failed, which is left out of plans meanwhile
+PLACEMENT_UNEVEN = 0.25  # of the average load of a node: loads that differ by less are left as they are
+PLACEMENT_LAG_ROWS_MAX = 10_000  # a replica that is further behind is not chosen to lead if another one is nearer
+PLACEMENT_RESERVE_BYTES = 1 * _GB  # a node with less free space gives up replicas; one that gets them keeps twice that
+PLACEMENT_LOG_BYTES = 256 * _MB  # smaller logs count as this large: they are evened out by their number
+PLACEMENT_LOG_UNITS = 100.0  # request units a second, likewise
+PLACEMENT_STEPS_MAX = 500  # of one plan
+PLACEMENT_STEPS_KEPT = 100  # of those that were carried out, for the operator to see
