@@ -12,9 +12,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from armillary import limits
+from armillary import limits, work
 from armillary.clock import Clock
 from armillary.cluster.placement.draft import LogNode
 from armillary.cluster.placement.figures import Figures
@@ -95,10 +95,10 @@ class Balancer:
     async def round(self) -> bool:
         """Carry out the next step, if there is one. Raises a Failure if it is not known what there is."""
         record, figures = await self.record(), await self._actions.figures()
-        found = plan(
+        found = await self._planned(
             figures,
             record,
-            under_way=self._copies.keys(),
+            under_way=frozenset(self._copies),
             avoided=self._present(self._avoided),
             resting=self._present(self._resting),
             left_out=self._present(self._left_out),
@@ -115,6 +115,10 @@ class Balancer:
         else:
             await self._do(step)
         return True
+
+    async def _planned(self, *given: Any, **named: Any) -> Plan:
+        """The event loop has its turns meanwhile: a plan for many nodes takes a tenth of a second."""
+        return await work.run(lambda: plan(*given, **named))
 
     async def _do(self, step: Step) -> None:
         begun_s = self._clock.monotonic_s()
@@ -200,7 +204,9 @@ class Balancer:
 
     async def state(self) -> PlacementState:
         record, figures = await self.record(), await self._actions.figures()
-        found = plan(figures, record, avoided=self._present(self._avoided), resting=self._present(self._resting))
+        found = await self._planned(
+            figures, record, avoided=self._present(self._avoided), resting=self._present(self._resting)
+        )
         return PlacementState(
             figures, record, found, tuple(step for step, _ in self._copies.values()), tuple(self._done)
         )

@@ -8,13 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from armillary import limits
+from armillary import limits, work
 from armillary.cluster.placement.figures import Figures, PlacedNode
 from armillary.cluster.placement.loads import loads_of
 from armillary.cluster.placement.record import PlacementRecord
 from armillary.cluster.placement.steps import Action, Step
 
 LogNode = tuple[int, str]
+_UNITS_TARGET, _UNITS_CHOICE = 20, 300  # of work, to look at one node and to choose among replicas
 
 
 class Draft:
@@ -45,6 +46,8 @@ class Draft:
                     self.free[node] = self.free.get(node, 0) - self.sizes[log]
         for log, node in self.leaders.items():
             self.led[node] += self.loads[log].leader
+        ranks = {region: rank for rank, region in enumerate(figures.regions)}
+        self._ranks = {each.name: ranks.get(each.region, len(ranks)) for each in figures.nodes}
         receiving = {node for _, node in under_way}
         self.targets = [each for each in figures.nodes if self.may_lead(each.name) and each.name not in receiving]
 
@@ -75,9 +78,7 @@ class Draft:
 
     def rank(self, name: str) -> int:
         """The place of a node's region in the order of failover."""
-        regions = self.figures.regions
-        region = self.nodes[name].region
-        return regions.index(region) if region in regions else len(regions)
+        return self._ranks[name]
 
     # Replicas.
 
@@ -100,6 +101,7 @@ class Draft:
 
     def may_lead_next(self, log: int) -> list[str]:
         """Nodes that could lead a log; the best come first."""
+        work.spend(_UNITS_CHOICE)
         able = [node for node, is_whole in self.holders[log].items() if is_whole and self.may_lead(node)]
 
         def key(node: str) -> tuple[int, bool, int, str]:
@@ -119,20 +121,23 @@ class Draft:
         first = min(map(self.rank, nodes), default=0)
         return sum(count * count for count in counts.values()) + first * limits.PLACEMENT_REPLICAS_MAX**3
 
+    def is_target(self, node: str) -> bool:
+        return any(each.name == node for each in self.targets)
+
+    def may_get(self, log: int, node: str) -> bool:
+        """Whether a target could get a replica."""
+        return node not in self.holders[log] and (log, node) not in self.avoided and self.has_room(log, node)
+
     def open_targets(self, log: int) -> list[PlacedNode]:
         """Nodes that could get a replica; those with the least load come first."""
-        holders = self.holders[log]
-        able = [
-            each
-            for each in self.targets
-            if each.name not in holders and (log, each.name) not in self.avoided and self.has_room(log, each.name)
-        ]
+        work.spend(_UNITS_TARGET * len(self.targets))
+        able = [each for each in self.targets if self.may_get(log, each.name)]
         return sorted(able, key=lambda each: (self.carried[each.name], each.name))
 
     def surplus(self, log: int) -> str:
         """Which of its good replicas could go best, if there is one too many."""
-        good = self.good(log)
-        chosen = self.pinned(log)
+        work.spend(_UNITS_CHOICE)
+        good, chosen = self.good(log), self.pinned(log)
 
         def key(node: str) -> tuple[int, int, bool, int, str]:
             rest = [each for each in good if each != node]

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from armillary import limits
+from armillary import limits, work
 from armillary.cluster.placement.draft import Draft, LogNode
 from armillary.cluster.placement.figures import Figures
 from armillary.cluster.placement.record import PlacementRecord
 from armillary.cluster.placement.steps import Action, Cause, Step
 
 _Rule = Callable[["_Planner"], Step | None]
+_UNITS_LOG = 15  # of work, to look at one log
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +116,10 @@ class _Planner:
                 if not is_whole and is_due and draft.may_lead(node):
                     return self._carry(log, node, Cause.REPLICAS, "its replica there is not complete")
         for log in self._decided():
-            chosen, targets = draft.pinned(log), draft.open_targets(log)
-            if chosen and chosen not in draft.holders[log] and any(each.name == chosen for each in targets):
+            chosen, kept = draft.pinned(log), draft.kept(log)
+            if chosen and draft.is_target(chosen) and draft.may_get(log, chosen):
                 return self._carry(log, chosen, Cause.OPERATOR, "an operator has chosen it to lead")
-            kept = draft.kept(log)
-            if len(kept) < self._wanted and targets:
+            if len(kept) < self._wanted and (targets := draft.open_targets(log)):
                 best = min(targets, key=lambda each: draft.crowding([*kept, each.name]))
                 leaving = [node for node in draft.holders[log] if draft.is_emptied(node)]
                 gone = [node for node in draft.holders[log] if draft.is_gone(node)]
@@ -193,12 +193,13 @@ class _Planner:
         margin = int(limits.PLACEMENT_UNEVEN * sum(draft.carried.values()) / max(1, len(draft.targets)))
         for target in sorted(draft.targets, key=lambda each: (draft.carried[each.name], each.name)):
             best: tuple[int, int, str] | None = None
+            work.spend(_UNITS_LOG * len(settled))
             for log in settled:
                 step_load, target_load = draft.loads[log].replica, draft.carried[target.name]
                 heaviest = max(draft.carried[node] for node in draft.holders[log])
                 if heaviest - target_load <= step_load + margin or (best and heaviest - target_load < best[0]):
                     continue
-                if not any(each.name == target.name for each in draft.open_targets(log)):
+                if not draft.may_get(log, target.name):
                     continue
                 present = draft.crowding(list(draft.holders[log]))
                 source, crowding = self._moved(log, target.name)
