@@ -28,6 +28,7 @@ from bench import (
     feed,
     foresight,
     gremlin,
+    growth,
     imports,
     load,
     mongo,
@@ -221,6 +222,7 @@ SECTIONS: dict[str, Measure] = {
     "advise": advise.measure,
     "snapshots": snapshots.measure,
     "cluster": cluster.measure,
+    "growth": growth.measure,
     "portal": portal.measure,
 }
 CONTESTS = ("read", "create", "upsert", "batch", "large", "query", "split")
