@@ -134,6 +134,9 @@ def test_failover_and_drain(trial: Trial) -> None:
     assert trial.command("failover", "node2") == "node2 leads now.\n"
     assert "is alive" in trial.command("remove", "node1", node="node2", code=2)
     assert "no node 'node9'" in trial.command("remove", "node9", code=2)
+    for arguments in (("plan",), ("placement", "--replicas", "2"), ("move", "1", "node1"), ("drain", "--empty")):
+        assert "This cluster has one log" in trial.command(*arguments, code=2)
+    assert not any(each["drained"] for each in trial.json("status")["nodes"]), "a refusal changes nothing"
     with CosmosClient(trial.url("node1"), KEY) as client:
         orders = client.get_database_client("shop").get_container_client("orders")
         assert orders.read_item("1", "a")["total"] == 5, "nothing is lost"
@@ -209,6 +212,8 @@ def test_a_single_server_refuses(operator: Operator) -> None:
         ("undrain",),
         ("remove", "x"),
         ("verify",),
+        ("plan",),
+        ("move", "1"),
     ):
         assert "This is a single server, not a node of a cluster." in operator.command("cluster", *verb, code=2)
     assert operator.metric("cluster_epoch") == 0

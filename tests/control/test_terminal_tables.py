@@ -62,6 +62,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "account-keys-list": ("account-keys", "list"),
     "processes": ("processes", "{directory}/divided"),
     "cluster-status": ("cluster", "status"),
+    "cluster-plan": ("cluster", "plan"),
     "cluster-verify": ("cluster", "verify"),
     "cluster-try": ("cluster", "try"),
     "mode-show": ("mode",),
@@ -92,6 +93,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 WITHOUT_SERVER = (
     "cluster-status",
+    "cluster-plan",
     "cluster-verify",
     "cluster-try",
     "advise",
@@ -114,7 +116,7 @@ WITHOUT_TABLE = frozenset(
         *("account-keys connection-strings", "account-keys regenerate"),
         *("faults add", "faults remove", "faults clear", "clock stop", "clock advance", "clock run"),
         *("cluster init", "cluster leave", "cluster reset-log", "cluster failover", "cluster failover-region"),
-        *("cluster drain", "cluster undrain", "cluster remove"),
+        *("cluster drain", "cluster undrain", "cluster remove", "cluster placement", "cluster move"),
     )
 )
 PROCEDURE = """function sum() {

@@ -33,9 +33,8 @@ def run_armillary(
 ) -> subprocess.CompletedProcess[str]:
     """Any command that ends by itself, in a process of its own."""
     with tempfile.TemporaryFile("w+") as errors:
-        is_server = arguments[0] == "serve" and not {*SETTINGS[:1]} & {*arguments}
         process = Forked.start(
-            *("armillary", *arguments, *(SETTINGS if is_server else ())),
+            *("armillary", *arguments),
             environment=clean_environment() | (environment or {}),
             stderr=errors.fileno(),
             directory=directory,

@@ -18,6 +18,7 @@ import armillary
 from armillary.tools import screen as screen_module
 from armillary.tools.cli import main
 from armillary.tools.cluster.commands import show_status, verify
+from armillary.tools.cluster.placement_commands import show_plan
 from armillary.tools.cluster.trial import _tell
 from armillary.tools.commands import backups
 from armillary.tools.foresight import capture
@@ -35,6 +36,39 @@ class Cluster:
         return {"complete": True, "equal": True, "mark": 1_234_567, "nodes": digests}
 
     def get(self, *path: str) -> dict[str, Any]:
+        return self._placement() if path == ("cluster", "placement") else self._status()
+
+    def _placement(self) -> dict[str, Any]:
+        nodes = [f"node{number}" for number in range(1, 6)]
+        logs = [
+            {
+                "log": number,
+                "leader": nodes[number],
+                "chosenLeader": "node3" if number == 2 else None,
+                "replicas": [
+                    {"node": node, "whole": (number, node) != (3, "node5"), "lagRows": 0}
+                    for node in (nodes if number == 0 else nodes[number - 1 : number + 2])
+                ],
+                "unitsPerSecond": 1_234.5 * number,
+                "bytes": 123_456_789 * number,
+                "partitions": 16,
+            }
+            for number in range(4)
+        ]
+        copy = {"action": "carry", "log": 3, "node": "node5", "cause": "load", "bytes": 370_370_367}
+        copy |= {"text": "copy log 3 to node5", "reason": "node3 has more load than node5"}
+        lead = {"action": "hand-over", "log": 3, "node": "node5", "cause": "load", "bytes": 0}
+        lead |= {
+            "text": "let node5 lead log 3",
+            "reason": "node4 leads more than node5; log 3 spends 3,704 RU/s",
+        }
+        unmet = ["Log 1 has 2 of 3 replicas: no other live node with room is there."]
+        done = [{**lead, "log": 1, "text": "let node2 lead log 1", "seconds": 0.41, "failure": None}]
+        done += [{**copy, "text": "copy log 1 to node4", "seconds": 31.8, "failure": "Node node4 does not answer."}]
+        rules = {"replicas": 3, "copies": 2, "balancing": True}
+        return rules | {"logs": logs, "steps": [lead], "underWay": [copy], "unmet": unmet, "done": done}
+
+    def _status(self) -> dict[str, Any]:
         figures = {"alive": True, "drained": False, "silentSeconds": 0.0, "version": "0.1.0"}
         rows = {"appliedRow": 1_234_567, "flushedRow": 1_234_500, "lagSeconds": 0.004, "forwards": 12}
         nodes = [
@@ -81,6 +115,8 @@ def note_tables() -> set[tuple[str, int]]:
 def run(arguments: list[str]) -> int:
     if arguments == ["cluster", "status"]:
         return show_status(Cluster(), Screen(), {})  # type: ignore[arg-type]
+    if arguments == ["cluster", "plan"]:
+        return show_plan(Cluster(), Screen(), {})  # type: ignore[arg-type]
     if arguments == ["cluster", "verify"]:
         return verify(Cluster(), Screen(), {})  # type: ignore[arg-type]
     if arguments == ["cluster", "try"]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from armillary.storage.log.replicated_log import LogFigures
 
@@ -72,7 +72,30 @@ class NodeDigest:
     digest: str | None  # None without pending: the node has not passed the mark since it started, or keeps it no more
 
 
+Body = dict[str, Any]
+
+
+class PlacementOperations(Protocol):
+    """Which nodes have replicas of which logs, in a cluster with several logs. Each answers what there is then, as the
+    control API shows it: logs, nodes, the steps that are planned, under way and done."""
+
+    async def show(self) -> Body: ...
+
+    async def change_rules(self, *, replicas: int | None, is_balancing: bool | None, copies: int | None) -> Body:
+        """None: it stays."""
+
+    async def move(self, log: int, node: str) -> Body:
+        """Let a node lead a log, now and until this is undone with an empty name."""
+
+    async def empty(self, node: str, *, is_emptied: bool) -> Body:
+        """A node gives up its replicas, and gets none until this is undone."""
+
+
 class ClusterOperations(Protocol):
+    @property
+    def placement(self) -> PlacementOperations | None:
+        """None: the cluster has one log, of which every node has a replica."""
+
     async def status(self) -> ClusterStatus: ...
 
     async def own_figures(self) -> OwnFigures: ...

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from armillary import audit, limits
-from armillary.account.cluster_operations import ClusterStatus, NodeDigest, OwnFigures
+from armillary.account.cluster_operations import ClusterStatus, NodeDigest, OwnFigures, PlacementOperations
 from armillary.account.roles import AccountRoles
 from armillary.clock import Clock, within
 from armillary.cluster.membership import Membership, is_alive
@@ -46,6 +46,7 @@ class Operations:
         verification: Verification,
         clock: Clock,
     ) -> None:
+        self.placement: PlacementOperations | None = None
         self._log = log
         self._peers = peers
         self._membership = membership

@@ -35,7 +35,6 @@ from armillary.account.security import permissions
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import validate_name
 from armillary.model.resources import ResourceType
-from armillary.partition.held_writers import hold_all
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +193,8 @@ class Migration:
                 stilled.enter_context(await self._account.reshaper.hold_still(container))
             begun_s = self._account.clock.elapsed_s()
             held = list(self._source.partitions.values())
-            await hold_all(held)
+            for partition in held:
+                partition.hold()
             try:
                 await asyncio.gather(*[partition.store.write(lambda txn: None) for partition in held])
                 yield

@@ -7,8 +7,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from armillary.account.cluster_operations import ClusterOperations, ClusterStatus, NodeDigest, NodeStatus
+from armillary import limits
+from armillary.account.cluster_operations import (
+    ClusterOperations,
+    ClusterStatus,
+    NodeDigest,
+    NodeStatus,
+    PlacementOperations,
+)
 from armillary.doors.control.call import Call
+from armillary.doors.control.fields import Fields
 from armillary.errors import Failure, Kind, bad_request
 from armillary.net.http import Response
 
@@ -35,15 +43,49 @@ async def fail_over_region(call: Call) -> Response:
 
 
 async def drain(call: Call) -> Response:
-    node = _named(call)
-    await _operations(call).drain(node)
-    return call.answer({"node": node, "drained": True})
+    fields = call.fields("a node that is drained")
+    node, is_emptied = _node(call, fields), fields.truth("empty")
+    fields.end()
+    operations = _operations(call)
+    if is_emptied:  # which may be refused
+        await _placement(call).empty(node, is_emptied=True)
+    await operations.drain(node)
+    return call.answer({"node": node, "drained": True, **({"emptied": True} if is_emptied else {})})
 
 
 async def undrain(call: Call) -> Response:
-    node = _named(call)
-    await _operations(call).undrain(node)
+    fields = call.fields("a node")
+    node = _node(call, fields)
+    fields.end()
+    operations = _operations(call)
+    await operations.undrain(node)
+    if operations.placement is not None:
+        await operations.placement.empty(node, is_emptied=False)
     return call.answer({"node": node, "drained": False})
+
+
+async def show_placement(call: Call) -> Response:
+    call.query()
+    return call.answer(await _placement(call).show())
+
+
+async def change_placement(call: Call) -> Response:
+    fields = call.fields("the rules of placement")
+    replicas = fields.whole("replicas", 1, limits.PLACEMENT_REPLICAS_MAX)
+    copies = fields.whole("copies", 1, limits.PLACEMENT_COPIES_MAX)
+    is_balancing = fields.truth("balancing") if fields.has("balancing") else None
+    fields.end()
+    rules = await _placement(call).change_rules(replicas=replicas, is_balancing=is_balancing, copies=copies)
+    return call.answer(rules)
+
+
+async def move_log(call: Call) -> Response:
+    fields = call.fields("a log to move")
+    log, node = fields.whole("log", 0, limits.CLUSTER_LOGS_MAX - 1), fields.text("node") or ""
+    fields.end()
+    if log is None:
+        raise bad_request("'log' is missing: the number of the log to move.")
+    return call.answer(await _placement(call).move(log, node))
 
 
 async def remove_node(call: Call) -> Response:
@@ -80,13 +122,22 @@ def _shown_digests(mark: int, digests: Sequence[NodeDigest]) -> dict[str, Any]:
     }
 
 
-def _named(call: Call) -> str:
+def _node(call: Call, fields: Fields) -> str:
     """The node that a body names; without one, the node that was asked."""
-    fields = call.fields("a node")
-    node = fields.text("node")
-    fields.end()
     topology = call.account.topology
-    return node or (topology.name if topology is not None else "")
+    return fields.text("node") or (topology.name if topology is not None else "")
+
+
+def _placement(call: Call) -> PlacementOperations:
+    placement = _operations(call).placement
+    if placement is None:
+        raise Failure(
+            Kind.UNSUPPORTED,
+            "This cluster has one log, of which every node has a replica: there is nothing to place or to move. "
+            "`armillary cluster failover` lets another node lead, `drain` keeps a node from leading, `remove` forgets "
+            "a node.",
+        )
+    return placement
 
 
 def _operations(call: Call) -> ClusterOperations:

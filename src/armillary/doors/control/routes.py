@@ -123,6 +123,9 @@ _ACTIONS: tuple[tuple[str, str, Action], ...] = (
     ("DELETE", "cluster/nodes/{}", cluster.remove_node),
     ("POST", "cluster/verify", cluster.begin_verification),
     ("GET", "cluster/verify/{}", cluster.show_verification),
+    ("GET", "cluster/placement", cluster.show_placement),
+    ("PUT", "cluster/placement", cluster.change_placement),
+    ("POST", "cluster/move", cluster.move_log),
     ("GET", "runtime", server.show_runtime),
     ("PUT", "runtime", server.change_runtime),
     ("GET", "clock", clock_control.show_clock),
@@ -147,6 +150,7 @@ CHANGES_NO_DATA: Final = CHANGES_NOTHING | frozenset(
         *(snapshots.cancel_restore, reshapes.pause, migrations.stop),
         *(cluster.fail_over, cluster.fail_over_region, cluster.drain, cluster.undrain, cluster.remove_node),
         *(cluster.begin_verification, cluster.show_verification),
+        *(cluster.change_placement, cluster.move_log),
     )
 )
 REQUESTS = tuple((method, path) for method, path, _ in _ACTIONS)

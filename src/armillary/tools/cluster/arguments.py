@@ -7,10 +7,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from armillary import limits
 from armillary.tools.commands.arguments import AddCommand, Commands, of_server
 
 NODES_MAX = 9
 STANDBYS_MAX = 4
+LOGS_MAX, REPLICAS_MAX, COPIES_MAX = limits.CLUSTER_LOGS_MAX, limits.PLACEMENT_REPLICAS_MAX, limits.PLACEMENT_COPIES_MAX
 
 
 def add_parsers(commands: Commands, add_command: AddCommand) -> None:
@@ -29,9 +31,24 @@ def add_parsers(commands: Commands, add_command: AddCommand) -> None:
     undrain = of_server(add_command(verbs, "undrain", "let a drained node take over again"))
     for parser in (drain, undrain):
         parser.add_argument("node", metavar="NODE", nargs="?", default="", help="default: the node that is asked")
+    drain.add_argument("--empty", action="store_true", help="several logs: its replicas go to other nodes, too")
+    _add_placement(verbs, add_command)
     remove = of_server(add_command(verbs, "remove", "forget a node that is gone for good"))
     remove.add_argument("node", metavar="NODE")
     of_server(add_command(verbs, "verify", "compare the states of all nodes at the same row of the log"))
+
+
+def _add_placement(verbs: Commands, add_command: AddCommand) -> None:
+    of_server(add_command(verbs, "plan", "several logs: show where they are, and what the balancer will move and why"))
+    placement = of_server(add_command(verbs, "placement", "several logs: show or change the rules of the balancer"))
+    placement.add_argument("--replicas", metavar="N", type=_count(1, REPLICAS_MAX), help="of each log")
+    placement.add_argument("--copies", metavar="N", type=_count(1, COPIES_MAX), help="to new replicas, at a time")
+    placement.add_argument(
+        "--balancing", choices=("on", "off"), help="off: only moves and drains of operators are done"
+    )
+    move = of_server(add_command(verbs, "move", "several logs: let a node lead a log, copied there if need be"))
+    move.add_argument("log", metavar="LOG", type=_count(0, LOGS_MAX - 1), help="its number")
+    move.add_argument("node", metavar="NODE", nargs="?", default="", help="default: the balancer chooses again")
 
 
 def _add_stopped(verbs: Commands, add_command: AddCommand) -> None:

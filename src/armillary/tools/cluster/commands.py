@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from armillary.tools.cluster.placement_commands import move, placement, show_plan
 from armillary.tools.remote import Server, Where, find_server
 from armillary.tools.screen import Screen, count, counted, size
 from armillary.tools.settings import Settings
@@ -116,6 +117,8 @@ def _leads(screen: Screen, content: dict[str, Any]) -> int:
 
 def drain(server: Server, screen: Screen, arguments: dict[str, Any]) -> int:
     outcome = "does not lead until `armillary cluster undrain`"
+    if arguments.get("empty"):
+        outcome += ", and its replicas go to other nodes: `armillary cluster plan` shows how far that is"
     return _drain(server, screen, arguments, "drain", outcome)
 
 
@@ -125,7 +128,8 @@ def undrain(server: Server, screen: Screen, arguments: dict[str, Any]) -> int:
 
 def _drain(server: Server, screen: Screen, arguments: dict[str, Any], verb: str, outcome: str) -> int:
     node = arguments["node"]
-    content = server.post("cluster", verb, body={"node": node} if node else {})
+    body = ({"node": node} if node else {}) | ({"empty": True} if arguments.get("empty") else {})
+    content = server.post("cluster", verb, body=body)
     if screen.is_json:
         screen.content(content)
     else:
@@ -171,6 +175,9 @@ _LIVE: dict[str, Callable[[Server, Screen, dict[str, Any]], int]] = {
     "failover-region": fail_over_region,
     "drain": drain,
     "undrain": undrain,
+    "plan": show_plan,
+    "placement": placement,
+    "move": move,
     "remove": remove,
     "verify": verify,
 }

@@ -10,33 +10,17 @@ from dataclasses import replace
 
 import pytest
 from support.placed_cluster import GB, PlacedCluster, SimulatedNode, disturb, random_cluster
+from support.placement_settings import KeptSettings
 
 from armillary.clock import VirtualClock
 from armillary.cluster.placement.balancer import Balancer
 from armillary.cluster.placement.planner import plan
-from armillary.cluster.placement.record import SETTING, PlacementRecord, PlacementRules
+from armillary.cluster.placement.record import PlacementRecord, PlacementRules
 from armillary.cluster.placement.steps import Action
 
 
-class Settings:
-    """As the catalog has them."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-
-    async def kept_setting(self, name: str) -> bytes | None:
-        return self.kept.get(name)
-
-    async def keep_setting(self, name: str, value: bytes) -> None:
-        self.kept[name] = value
-
-    @property
-    def record(self) -> PlacementRecord:
-        return PlacementRecord.unpack(self.kept.get(SETTING))
-
-
 class Trial:
-    def __init__(self, cluster: PlacedCluster, clock: VirtualClock, settings: Settings) -> None:
+    def __init__(self, cluster: PlacedCluster, clock: VirtualClock, settings: KeptSettings) -> None:
         self.cluster = cluster
         self.clock = clock
         self.settings = settings
@@ -63,9 +47,9 @@ class Trial:
 
 
 @asynccontextmanager
-async def balanced(cluster: PlacedCluster, settings: Settings | None = None) -> AsyncIterator[Trial]:
+async def balanced(cluster: PlacedCluster, settings: KeptSettings | None = None) -> AsyncIterator[Trial]:
     assert cluster.clock is not None
-    trial = Trial(cluster, cluster.clock, settings or Settings())
+    trial = Trial(cluster, cluster.clock, settings or KeptSettings())
     running = asyncio.create_task(trial.balancer.run())
     try:
         yield trial
@@ -201,8 +185,7 @@ async def test_a_node_that_cannot_copy_is_given_up_and_the_operator_sees_why() -
 
 
 async def test_what_an_operator_wants_is_done_while_balancing_is_off() -> None:
-    settings = Settings()
-    settings.kept[SETTING] = PlacementRecord(PlacementRules(is_balancing=False)).pack()
+    settings = KeptSettings(PlacementRecord(PlacementRules(is_balancing=False)))
     async with balanced(cluster_of("eu", "eu", logs=4), settings) as trial:
         await trial.balancer.change(lambda record: record.led_by(2, "n1"))
         await trial.until(lambda: trial.cluster.logs[2].leader == "n1", "it leads")
@@ -215,7 +198,7 @@ async def test_what_an_operator_wants_is_done_while_balancing_is_off() -> None:
 
 async def test_the_next_balancer_goes_on_with_copies() -> None:
     cluster = cluster_of("eu", "eu", logs=2, size_bytes=50 * GB)
-    settings = Settings()
+    settings = KeptSettings()
     async with balanced(cluster, settings) as trial:
         await trial.until(lambda: cluster.copying == 1, "it is copied")
     assert cluster.copying == 0
@@ -243,8 +226,7 @@ async def test_random_events(seed: int) -> None:
     chance = random.Random(seed)
     cluster = random_cluster(chance)
     cluster.clock = VirtualClock()
-    settings = Settings()
-    settings.kept[SETTING] = PlacementRecord(PlacementRules(replicas=chance.randint(1, 3))).pack()
+    settings = KeptSettings(PlacementRecord(PlacementRules(replicas=chance.randint(1, 3))))
     async with balanced(cluster, settings) as trial:
         for _ in range(12):
             for _ in range(chance.randint(0, 20)):

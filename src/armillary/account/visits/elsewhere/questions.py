@@ -9,7 +9,7 @@ from armillary import limits
 from armillary.account.visits import visits
 from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
 from armillary.account.visits.view_readings import ViewReading, read_view
-from armillary.account.visits.visits import Visit, Writes
+from armillary.account.visits.visits import Visit
 from armillary.errors import Failure, Kind
 from armillary.partition.budget import HUNDREDTHS, Ask
 from armillary.partition.meter import NOT_COUNTED
@@ -32,7 +32,6 @@ class Answered:
     done: Any
     figures: Figures | None = None
     next_range: int = 0  # of the map of ranges as the place knows it
-    written: Writes = ()  # where captures run
 
 
 @dataclass(slots=True)
@@ -61,8 +60,7 @@ class Asked(Question):
             done = await visits.run_uncounted_at(container, partition, visit)
         if done is None:
             await partition.released()
-        written = visit.written() if container.recording is not None else ()
-        return Answered(done, figures_of(partition), container.state.next_range, written)
+        return Answered(done, figures_of(partition), container.state.next_range)
 
 
 @dataclass(slots=True)
@@ -94,7 +92,7 @@ class CountRefusal(Told):
     epk: bytes | None
 
     def take(self, here: LocalPlace) -> None:
-        container = here.find_container(self.container)
+        container = here.account.container_by_rid(self.container)
         partition = container.partitions.get(self.range_id) if container is not None else None
         if partition is not None:
             partition.meter.charge(self.failure, self.epk)
@@ -121,7 +119,7 @@ class PayPage(Told):
         if held is not None:
             held.partition.meter.spend(self.charged / HUNDREDTHS, self.epk, held.ticket, self.ask)
             return
-        container = here.find_container(self.container)
+        container = here.account.container_by_rid(self.container)
         partition = container.partitions.get(self.range_id) if container is not None else None
         if partition is not None and not partition.is_elsewhere:
             partition.meter.spend(self.charged / HUNDREDTHS, self.epk, NOT_COUNTED, self.ask)
