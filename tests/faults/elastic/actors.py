@@ -345,9 +345,13 @@ class Actor:
             ),
         ]
         text, of_one, expected = self._dice.choice(questions if self._port.groups else questions[:-1])
+        await self._compare_rows(text, key if of_one else None, expected)
+
+    async def _compare_rows(self, text: str, key: str | None, expected: list[Any]) -> None:
+        """The result of a query, of one key or of all."""
+        history = self._history
         begun = history.moment()
-        asked = self._port.query(text, self._dice.choice((3, 10, 100)), key if of_one else None)
-        pages = await self._pages(asked, text, begun)
+        pages = await self._pages(self._port.query(text, self._dice.choice((3, 10, 100)), key), text, begun)
         if pages is None:
             return
         rows = [(row["rank"], row["n"]) if isinstance(row, dict) else row for page in pages for row in page]
@@ -356,8 +360,7 @@ class Actor:
         if found != expected:
             history.violations.append(
                 Violation(
-                    "result",
-                    f"{self._name}, {text} of {key if of_one else 'all'} since {begun} gives {found}, not {expected}",
+                    "result", f"{self._name}, {text} of {key or 'all'} since {begun} gives {found}, not {expected}"
                 )
             )
 
@@ -399,7 +402,7 @@ class Follower:
                 self._history.excuse("change feed", begun, error)
                 del self.pages[known:]  # they come again
                 is_last = False
-                refusals += isinstance(error, Refused)
+                refusals += isinstance(error, Refused) and not self._history.was_dead(begun)
                 if refusals > REFUSALS_MAX:
                     return
             await self._pause()

@@ -19,8 +19,10 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class History:
-    def __init__(self, moment: Callable[[], float]) -> None:
+    def __init__(self, moment: Callable[[], float], *, outlives: bool = False) -> None:
+        """`outlives`: what a dead process was asked may happen after its death, because another process has it."""
         self.moment = moment
+        self._outlives = outlives
         self.calls: list[Call] = []
         self.transactions: list[Transaction] = []
         self.observations: list[Observation] = []
@@ -64,10 +66,10 @@ class History:
 
     def settle(self, begun: float, error: Exception) -> tuple[Said, float]:
         """What is known of a call that ended in an error, and until when it may have had an effect."""
-        if isinstance(error, Refused) and not self.was_dead(begun):
+        if isinstance(error, Refused) and (error.is_certain or not self.was_dead(begun)):
             return Said.REFUSED, self.moment()
         # The server that had it is dead by now, if one died; the next one never hears of it.
-        return Said.UNKNOWN, self.moment() if self.was_dead(begun) else NEVER
+        return Said.UNKNOWN, self.moment() if self.was_dead(begun) and not self._outlives else NEVER
 
     def enter(
         self,
@@ -89,7 +91,7 @@ class History:
         call = Call(client, item, verb, begun, ended, said, value, expected, was_there)
         if repeats and verb is not Verb.READ and self.was_dead(begun):
             # The client may have sent it to the dead server and again to the next: then it may have happened twice.
-            again = replace(call, said=Said.UNKNOWN, was_there=None)
+            again = replace(call, said=Said.UNKNOWN, was_there=None, ended=NEVER if self._outlives else ended)
             self.calls.append(again)
             self.repeated.add((item, str(value)))
             call = again if said is not Said.OK else call

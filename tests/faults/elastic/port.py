@@ -21,7 +21,10 @@ class Reply:
 
 
 class Refused(Exception):
-    """An answer that an application does not expect. It had no effect."""
+    """An answer that an application does not expect. It had no effect, unless the server died meanwhile; of one that
+    `is_certain` the server has said so."""
+
+    is_certain = False
 
 
 class Unanswered(Exception):

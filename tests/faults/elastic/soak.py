@@ -23,7 +23,6 @@ from support.process import KEY
 from armillary.tools.cluster.scratch_postgres import free_port
 
 NAMES = ("soak", "items")
-CONTAINER = f"databases/{NAMES[0]}/containers/{NAMES[1]}"
 POLL_S, WAIT_S = 0.05, 900.0
 CONTROL_KEY = "c29hayBzb2FrIHNvYWsgc29hayBzb2FrIHNvYWsgc29hayBzb2FrIHNvYWsgc29hayE="
 
@@ -34,6 +33,7 @@ class Soak:
     ) -> None:
         """`clients`: how many of "sync", "aio" and "js"."""
         self.seed = seed
+        self.names = NAMES  # of the database and the container that clients work on
         self.dice = random.Random(f"soak/{seed}")
         self.history = History(time.monotonic)
         self.server = Server(directory, "full", "--control-key", CONTROL_KEY, *arguments, port=free_port())
@@ -47,6 +47,11 @@ class Soak:
         self.ranges: dict[int, list[int]] = {}  # that were seen, with their parents
 
     @property
+    def container(self) -> str:
+        """As the control API names it."""
+        return f"databases/{self.names[0]}/containers/{self.names[1]}"
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.port}"
 
@@ -56,8 +61,8 @@ class Soak:
             await self.server.start()
             self._is_back.set()
             async with CosmosClient(self.url, KEY) as client:
-                database = await client.create_database(NAMES[0])
-                await database.create_container(NAMES[1], PartitionKey("/key"), offer_throughput=throughput_ru)
+                database = await client.create_database(self.names[0])
+                await database.create_container(self.names[1], PartitionKey("/key"), offer_throughput=throughput_ru)
             await self._run(events)
         finally:
             for port in self._ports:
@@ -74,11 +79,13 @@ class Soak:
         self._ports = [port for each in ports.values() for port in each]
         await prepare(self._ports[0], history, self.seed, self._ballast_bytes, self._keys)
         followers = {
-            kind: Follower(await self._port(kind, len(ports[kind])), history, self._pause) for kind in self._clients
+            kind: Follower(await self._port(kind, len(ports[kind])), history, self._pause)
+            for kind in self._clients
+            if self._follows(kind)
         }
         stopping, seen_all = asyncio.Event(), asyncio.Event()
         actors = [
-            Actor(
+            self._actor(kind)(
                 f"{kind}{number}",
                 port,
                 history,
@@ -108,21 +115,26 @@ class Soak:
                 raise outcome
         begun = history.moment()
         listed = await _rows(self._ports[0].feed(500))
-        others = {
-            f"query of {kind}": await _rows(ports[kind][0].query("SELECT * FROM c", 200)) for kind in self._clients
-        }
+        others = {f"query of {kind}": await _rows(ports[kind][0].query("SELECT * FROM c", 200)) for kind in followers}
         history.verify(listed, begun, others, {kind: follower.pages for kind, follower in followers.items()})
 
     async def _events(self, events: Events) -> None:
         await events(self)
 
+    def _actor(self, kind: str) -> type[Actor]:
+        return Actor
+
+    def _follows(self, kind: str) -> bool:
+        """Whether clients of this kind follow the change feed and query all partitions."""
+        return True
+
     async def _port(self, kind: str, number: int) -> Port:
         port: Port
         if kind == "js":
-            self._node = self._node or await Node.start(self.url, KEY, NAMES)
+            self._node = self._node or await Node.start(self.url, KEY, self.names)
             port = JavaScriptPort(self._node, f"{kind}{number}")
         else:
-            port = await PythonPort.open(self.url, KEY, NAMES, is_blocking=kind == "sync")
+            port = await PythonPort.open(self.url, KEY, self.names, is_blocking=kind == "sync")
         self._ports.append(port)
         return port
 
@@ -160,7 +172,7 @@ class Soak:
 
     async def partitions(self) -> list[dict[str, Any]]:
         """In the order of their keys."""
-        found = await self._asked("GET", f"{CONTAINER}/partitions")
+        found = await self._asked("GET", f"{self.container}/partitions")
         self.ranges.update({each["id"]: each["parents"] for each in found["partitions"]})
         partitions: list[dict[str, Any]] = found["partitions"]
         return partitions
@@ -179,23 +191,24 @@ class Soak:
             await asyncio.sleep(POLL_S)
 
     async def split(self) -> bool:
-        return await self.control("POST", f"{CONTAINER}/split", {}) is not None
+        return await self.control("POST", f"{self.container}/split", {}) is not None
 
     async def merge(self) -> bool:
-        return await self.control("POST", f"{CONTAINER}/merge", {}) is not None
+        return await self.control("POST", f"{self.container}/merge", {}) is not None
 
     async def scale(self, throughput_ru: int) -> None:
-        await self._asked("PUT", f"{CONTAINER}/throughput", {"throughput": throughput_ru})
+        await self._asked("PUT", f"{self.container}/throughput", {"throughput": throughput_ru})
 
     async def _asked(self, method: str, path: str, content: Any = None) -> Any:
         """What must be granted; asked again where no server answered."""
         while True:
             await self._is_back.wait()
-            deaths = len(self.history.deaths)
+            begun = self.history.moment()
             answer = await self.control(method, path, content)
             if answer is not None:
                 return answer
-            assert deaths < len(self.history.deaths), self.refusal
+            assert self.history.was_dead(begun), self.refusal
+            await asyncio.sleep(POLL_S)
 
     @property
     def depth(self) -> int:
