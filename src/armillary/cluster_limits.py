@@ -117,6 +117,7 @@ ADOPT_SECONDS_MAX = 30.0  # until a process has taken over a change of the catal
 MONGO_PROCESS_SECONDS_MAX = 20.0  # that a command waits for another process which is being started (ours)
 MONGO_FORWARD_SECONDS_MAX = 86_400.0  # that a command waits for its answer of another process: it has limits of its own
 JOIN_SECONDS_MAX = 10.0  # for a process to go on with a first one that was started anew, else it is, too (ours)
+RANGES_WAIT_SECONDS = 1.0  # for the lsns of partitions of other processes, in a list of partition key ranges
 PROCESS_PING_SECONDS = 1.0  # between two questions whether a process answers
 # Without an answer a process is killed. No request holds up a process for more than tenths of a second; a machine that
 # swaps or whose disk stalls can, for some seconds (ours).

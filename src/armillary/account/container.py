@@ -331,12 +331,18 @@ class Container:
     @property
     def range_etag(self) -> str:
         """Changes when a partition splits or merges, and differs between containers and incarnations."""
-        return f'"{self.record.rid.hex()}-{self.state.next_range}"'
+        return f'"{self.record.rid.hex()}-{self._ranges_number}"'
+
+    @property
+    def _ranges_number(self) -> int:
+        """Grows with each split and merge: their children have the highest ids. Of the map that is served, which a
+        process switches later than it takes over the record that names the new ranges."""
+        return 1 + max(each.id for each in self.map.ranges)
 
     def is_newer(self, etag: str | None) -> bool:
         """Whether an etag of this container's ranges was given by a node that knows newer ranges."""
         number = self._etag_number(etag)
-        return number is not None and number > self.state.next_range
+        return number is not None and number > self._ranges_number
 
     def _etag_number(self, etag: str | None) -> int | None:
         prefix = f'"{self.record.rid.hex()}-'

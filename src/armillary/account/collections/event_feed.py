@@ -132,9 +132,11 @@ async def read(
         for key_range in container.map.overlapping(stretch.low, stretch.high):
             piece = Stretch(max(stretch.low, key_range.low), min(stretch.high, key_range.high), stretch.place)
             asked = ReadEvents(*piece, most, since_ms)
-            part = await run_uncounted_at(container, container.partitions[key_range.id], asked)
+            partition = container.partitions.get(key_range.id)
+            part = await run_uncounted_at(container, partition, asked) if partition is not None else None
             if part is None:  # it was split or merged, or moved: its successors have the events too
-                await container.partitions[key_range.id].released()
+                if partition is not None:
+                    await partition.released()
                 return await read(container, position, most, since_ms)
             found += [(when, len(pieces), each) for when, each in in_turn(part.events)]
             pieces.append(piece)

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from armillary.account.container import Container
 from armillary.account.visits.visits import Done, Visit, run_uncounted_at
+from armillary.errors import Failure, Kind
 from armillary.partition.partition import Partition
 from armillary.query.access.field_access import HasSeveral, several_in
 from armillary.storage.engine import View
@@ -30,8 +31,25 @@ async def at_all(container: Container, visit: Visit[Done]) -> list[Done]:
             await each.released()
 
 
-async def renew_figures(container: Container) -> None:
-    """Have the head of each partition of another process be as it is now: answers of visits bring it along."""
+async def renew_figures(container: Container, limit_s: float | None = None) -> None:
+    """Have the head of each partition of another process be as it is now: answers of visits bring it along. With a
+    limit, those of a process that has died or does not answer by then stay as they were told last."""
+    if limit_s is None or not any(each.is_elsewhere for each in container.partitions.values()):
+        await _renew(container)
+        return
+    renewing = asyncio.create_task(_renew(container))
+    try:
+        await asyncio.wait({renewing}, timeout=limit_s)
+        if renewing.done():
+            renewing.result()
+    except Failure as failure:
+        if failure.kind is not Kind.UNAVAILABLE:
+            raise
+    finally:
+        renewing.cancel()
+
+
+async def _renew(container: Container) -> None:
     while True:
         far = [each for each in container.partitions.values() if each.is_elsewhere]
         if not far or None not in await asyncio.gather(

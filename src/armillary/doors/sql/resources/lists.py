@@ -106,6 +106,8 @@ def _page(call: Call, records: list[Record]) -> tuple[list[Record], str | None]:
 async def list_ranges(call: Call) -> Response:
     """All live ranges; with `A-IM`, only those that came after the etag given, until there are none: 304."""
     container = call.owner_container()
+    await renew_figures(container, limits.RANGES_WAIT_SECONDS)
+    # From here on nothing is waited for: the map, its etag and the partitions belong together.
     etag = container.range_etag
     extra = [(b"etag", etag.encode()), *container_paths(container)]
     ranges = container.map.ranges
@@ -114,7 +116,6 @@ async def list_ranges(call: Call) -> Response:
         if seen == etag:
             return call.answer(304, METADATA_READ_RU, b"", extra)
         ranges = container.ranges_since(seen)
-    await renew_figures(container)
     rows = [orjson.dumps(_range_content(container, each)) for each in ranges]
     return call.answer_feed(METADATA_READ_RU, container.rid_text, ResourceType.RANGE.feed, rows, None, extra)
 
