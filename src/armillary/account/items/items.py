@@ -54,7 +54,13 @@ async def read(container: Container, item_id: str, options: ItemOptions) -> Answ
         raise bad_request(KEY_MISSING)
     epk = container.effective_key(key)
     visit = ReadItem(epk, item_id, options.read_factor, options.if_none_match, options.session, key=key)
-    answer = read_at_hand(container, visit, options.ask) or await visits.run(container, visit, options.ask)
+    return found(
+        read_at_hand(container, visit, options.ask) or await visits.run(container, visit, options.ask), item_id
+    )
+
+
+def found(answer: Answer, item_id: str) -> Answer:
+    """The answer to a read, or the failure that says that there is no such item."""
     if answer.result is Result.MISSING:
         raise visits.metered(
             Failure(

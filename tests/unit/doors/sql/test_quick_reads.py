@@ -3,11 +3,13 @@ which is asked by the general path alone. Answers are compared byte for byte, an
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
+from support.divided import ALLOWED, Spread, divide
 from support.topology import FRESH, FakeTopology, following
 from support.two_paths import (
     CONTAINERS,
@@ -25,7 +27,7 @@ from support.two_paths import (
 
 from armillary.account.registry import AccountSettings
 from armillary.clock import VirtualClock
-from armillary.net.http import Response
+from armillary.net.http import Later, Response
 
 
 @pytest.fixture(params=["Session", "Strong", "Eventual"])
@@ -59,6 +61,13 @@ async def test_on_nodes_of_a_cluster_too(
     )
 
 
+async def test_of_other_processes_too(
+    settings: AccountSettings, seed: int, amount: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divide(monkeypatch, Spread(places=2, has_own=True, allowed=ALLOWED))
+    await _compare(settings, random.Random(seed), amount(4_000), is_divided=True)
+
+
 async def _compare(
     settings: AccountSettings,
     dice: random.Random,
@@ -66,19 +75,22 @@ async def _compare(
     topology: FakeTopology | None = None,
     *,
     is_taken: bool = True,
+    is_divided: bool = False,
 ) -> None:
     quick, general = await House.make(settings), await House.make(settings)
     quick.account.topology = general.account.topology = topology
-    taken = refused = 0
+    taken = elsewhere = refused = 0
     for _ in range(count):
         pass_time(dice, quick, general)
         target, headers = _made(dice, quick.clock)
         requests = twice("GET", target, headers, b"", not dice.randrange(9))
-        answer = quick.door.answer_at_once(requests[0])
-        assert answer is None or isinstance(answer, Response)
-        taken += answer is not None
-        if answer is None:
-            answer = await quick.door.answer(requests[0])
+        at_once = quick.door.answer_at_once(requests[0])
+        taken += at_once is not None
+        elsewhere += asyncio.iscoroutine(at_once)
+        if at_once is None:
+            at_once = quick.door.answer(requests[0])
+        assert not isinstance(at_once, Later)
+        answer = at_once if isinstance(at_once, Response) else await at_once
         expected = await general.door.answer(requests[1])
         refused += expected.status == 429
         assert shown(answer) == shown(expected), (target, headers)
@@ -86,7 +98,8 @@ async def _compare(
         assert requests[0].is_known == requests[1].is_known
         assert quick.counted == general.counted
     assert taken > count // 5 if is_taken else not taken
-    assert refused > 2 or not is_taken
+    assert refused > 2 or is_divided or not is_taken
+    assert elsewhere > count // 20 if is_divided else not elsewhere
     await quick.account.close()
     await general.account.close()
 

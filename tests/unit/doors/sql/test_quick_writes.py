@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.divided import ALLOWED, Spread, divide
 from support.topology import FRESH, FakeTopology, following
 from support.two_paths import (
     CONTAINERS,
@@ -116,6 +117,13 @@ async def test_on_nodes_of_a_cluster_too(
     await _compare(settings, random.Random(seed), amount(3_000), topology, is_taken=topology.may_answer_strongly)
 
 
+async def test_of_other_processes_too(
+    settings: AccountSettings, seed: int, amount: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divide(monkeypatch, Spread(places=2, has_own=True, allowed=ALLOWED))
+    await _compare(settings, random.Random(seed), amount(3_000))
+
+
 async def _compare(
     settings: AccountSettings,
     dice: random.Random,
@@ -153,9 +161,11 @@ async def _compare(
 def _begun(house: House, request: Request) -> asyncio.Future[Any] | Response | None:
     """The request on the fast path: what it will be answered, or was; None: it is left to the general path."""
     answer = house.door.answer_at_once(request)
-    if asyncio.iscoroutine(answer):  # of a query, which test_quick_queries.py is about
-        answer.close()
-        return None
+    if asyncio.iscoroutine(answer):
+        if b"x-ms-documentdb-isquery" in request.headers:  # test_quick_queries.py is about these
+            answer.close()
+            return None
+        return asyncio.ensure_future(answer)  # of another process
     if not isinstance(answer, Later):
         assert answer is None or isinstance(answer, Response)
         return answer

@@ -1,13 +1,16 @@
 """Point reads in one step, the commonest request: `answer` does what `SqlDoor.answer` and `documents.read_item` do for
-a read that finds its item. See `quick_requests.py`."""
+a read that finds its item, or that another process is asked for. See `quick_requests.py`."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from armillary.account.container import Container
-from armillary.account.visits.consistency import is_readable_at_once
-from armillary.account.visits.read_visits import Answer, read_text_at_hand
+from armillary.account.items.items import found
+from armillary.account.visits import visits
+from armillary.account.visits.consistency import failure_or_silence, is_readable_at_once
+from armillary.account.visits.read_visits import Answer, ReadItem, read_text_at_hand
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.items.documents import item_lines
 from armillary.doors.sql.items.quick_requests import QuickRequests, effective_key
@@ -34,7 +37,7 @@ class QuickReads:
         self._account = requests.account
         self._operation = operation
 
-    def answer(self, request: Request) -> Response | None:
+    def answer(self, request: Request) -> Response | Coroutine[Any, Any, Response] | None:
         requests = self._requests
         path, _, name = request.target.rpartition(b"/")
         feed = requests.feeds.get(path)
@@ -74,12 +77,30 @@ class QuickReads:
                 return None  # storage failed before the partition admitted it
             request.is_known, request.operation = True, self._operation
             return requests.refuse(request, failure, h.activity_id(headers, requests.ids))
-        if answer is None:
+        if answer is not None:
+            request.is_known, request.operation = True, self._operation
+            return self._response(request, container, answer)
+        if container.is_observed or not container.partition_for(epk).is_elsewhere:
             return None
         request.is_known, request.operation = True, self._operation
+        visit = ReadItem(epk, name.decode("ascii"), account.settings.read_factor, session=session)
+        return self._read_elsewhere(request, container, visit)
+
+    async def _read_elsewhere(self, request: Request, container: Container, visit: ReadItem) -> Response:
+        """Of another process."""
+        try:
+            answer = found(await visits.run(container, visit), visit.item_id)
+        except Failure as failure:
+            requests = self._requests
+            shown = failure_or_silence(self._account.topology, failure)
+            return requests.refuse(request, shown, h.activity_id(request.headers, requests.ids))
+        return self._response(request, container, answer)
+
+    def _response(self, request: Request, container: Container, answer: Answer) -> Response:
         response = Response(200, (), answer.payload or b"", self._lines(request, container, answer))
+        topology = self._account.topology
         if topology is not None:
-            requests.node_headers.add_to(response, topology)
+            self._requests.node_headers.add_to(response, topology)
         return response
 
     def _lines(self, request: Request, container: Container, answer: Answer) -> bytes:

@@ -1,13 +1,14 @@
 """Creates and upserts of one item without a coroutine: `answer` does what `SqlDoor.answer` and `documents.create_item`
-do. See `quick_requests.py`."""
+do. What another process holds is written by a coroutine. See `quick_requests.py`."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from armillary import limits
 from armillary.account.container import Container
-from armillary.account.items.items import ItemOptions, Operation, Outcome, Verb, stored
+from armillary.account.items.items import ItemOptions, Operation, Outcome, Verb, stored, write
 from armillary.account.visits.consistency import failure_or_silence
 from armillary.account.visits.delivered_writes import DeliveredWrite
 from armillary.doors.sql import headers as h
@@ -38,7 +39,7 @@ class QuickWrites:
         self._account = requests.account
         self._operations = {Verb.CREATE: create, Verb.UPSERT: upsert}
 
-    def answer(self, request: Request) -> Response | Later | None:
+    def answer(self, request: Request) -> Response | Later | Coroutine[Any, Any, Response] | None:
         requests, account, headers = self.requests, self._account, request.headers
         feed = requests.feeds.get(request.target)
         if feed is None:
@@ -64,12 +65,42 @@ class QuickWrites:
         writing = _Writing(self, request, container, operation)
         try:
             if not writing.begin():
-                return None
+                if container.is_observed or not container.partition_for(operation.epk).is_elsewhere:
+                    return None
+                request.is_known, request.operation = True, self._operations[verb]
+                return self._write_elsewhere(request, container, operation)
         except Failure as failure:  # of the meter
             request.is_known, request.operation = True, self._operations[verb]
             return requests.refuse(request, failure, h.activity_id(headers, requests.ids))
         request.is_known, request.operation = True, self._operations[verb]
         return writing.later
+
+    async def _write_elsewhere(self, request: Request, container: Container, operation: Operation) -> Response:
+        """In another process."""
+        try:
+            answer = await write(container, operation, None)
+        except Failure as failure:
+            return self.refusal(request, failure)
+        assert answer.outcome is not None, "of a write"
+        return self.response(request, container, answer.outcome, answer.range_id, answer.lsn)
+
+    def refusal(self, request: Request, failure: Failure) -> Response:
+        requests = self.requests
+        shown = failure_or_silence(self._account.topology, failure)
+        return requests.refuse(request, shown, h.activity_id(request.headers, requests.ids))
+
+    def response(self, request: Request, container: Container, outcome: Outcome, range_id: int, lsn: int) -> Response:
+        requests, headers = self.requests, request.headers
+        ids = requests.ids
+        activity_id = ids.guid() if b"x-ms-activity-id" not in headers else h.activity_id(headers, ids)
+        lines = item_lines(headers, activity_id, container, outcome.charge_ru, range_id, lsn, outcome.lsn)
+        if outcome.etag is not None:
+            lines += b"\r\netag: " + outcome.etag.encode("ascii")
+        response = Response(STATUS[outcome.result], (), outcome.payload or b"", lines)
+        topology = requests.account.topology
+        if topology is not None:
+            requests.node_headers.add_to(response, topology)
+        return response
 
 
 class _Writing(DeliveredWrite):
@@ -82,28 +113,13 @@ class _Writing(DeliveredWrite):
         self.later = Later()
 
     def tell(self, outcome: Outcome, range_id: int, lsn: int) -> None:
-        self.later.give(self._response(outcome, range_id, lsn))
+        self.later.give(self._writes.response(self._request, self.container, outcome, range_id, lsn))
 
     def refuse(self, failure: Failure) -> None:
-        requests, request = self._writes.requests, self._request
-        shown = failure_or_silence(requests.account.topology, failure)
-        self.later.give(requests.refuse(request, shown, h.activity_id(request.headers, requests.ids)))
+        self.later.give(self._writes.refusal(self._request, failure))
 
     def give_back(self) -> None:
         self.later.give(None)
 
     def crash(self, error: BaseException) -> None:
         self.later.give(error)
-
-    def _response(self, outcome: Outcome, range_id: int, lsn: int) -> Response:
-        requests, headers = self._writes.requests, self._request.headers
-        ids = requests.ids
-        activity_id = ids.guid() if b"x-ms-activity-id" not in headers else h.activity_id(headers, ids)
-        lines = item_lines(headers, activity_id, self.container, outcome.charge_ru, range_id, lsn, outcome.lsn)
-        if outcome.etag is not None:
-            lines += b"\r\netag: " + outcome.etag.encode("ascii")
-        response = Response(STATUS[outcome.result], (), outcome.payload or b"", lines)
-        topology = requests.account.topology
-        if topology is not None:
-            requests.node_headers.add_to(response, topology)
-        return response
