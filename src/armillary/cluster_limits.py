@@ -132,6 +132,8 @@ FLUSH_SECONDS_MAX = 120.0  # of storage, before writers are held for a backup
 MOVED_WORK_SECONDS = 5.0  # that a process works on a copy before it says that it goes on; then it is asked again
 PINNED_PORTION_BYTES = 256 * _KB  # that one message brings of a store
 PINNED_PORTION_ENTRIES = 2_000  # likewise
+DECISION_POLL_SECONDS = 0.2  # until a process asks again whether a transaction over several processes is committed
+DECISIONS_REFUSED_MAX = 10_000  # transactions that a process remembers not to commit any more
 STILL_SECONDS_MAX = 6 * 3600.0  # that splits and merges of some containers are kept off: a restore copies them
 
 # Placement of several logs on the nodes of a cluster (ours).

@@ -11,6 +11,7 @@ from typing import Any
 from support.house import KEY
 
 from armillary.account import containers
+from armillary.account.catalog.allocation import place_of_store, transactions_store
 from armillary.account.catalog.catalog import CATALOG_STORE
 from armillary.account.container import Container
 from armillary.account.items import items
@@ -18,7 +19,7 @@ from armillary.account.items.items import ItemOptions
 from armillary.account.registry import AccountSettings
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import Clock, VirtualClock
-from armillary.errors import Failure
+from armillary.errors import Failure, Kind
 from armillary.model import documents, layout
 from armillary.model.resources import ResourceType
 from armillary.processes.catalog_owner import FIRST, CatalogOwner
@@ -30,6 +31,7 @@ from armillary.processes.moments.moments import Moments
 from armillary.processes.moments.others import Others
 from armillary.processes.places import Places, ProcessHere
 from armillary.processes.shared_locks import LockTable
+from armillary.processes.transactions.shared_moments import SharedMoments
 from armillary.storage.engine import HoldableEngine
 from armillary.storage.memory import MemoryEngine
 from armillary.tools.serving.processes.child_processes import connected_pair
@@ -50,6 +52,12 @@ class OneProcess:
     @property
     def is_first(self) -> bool:
         return self.number == FIRST
+
+    @property
+    def stores(self) -> list[int]:
+        """Of the partitions that are here."""
+        records = self.account.catalog.of_type(ResourceType.CONTAINER)
+        return [store for each in records for store in each.stores if place_of_store(store) == self.number]
 
     async def contents(self, name: str = "c", database: str = "db") -> list[bytes]:
         """The items of a container in the partitions that are here."""
@@ -116,8 +124,40 @@ class ServerProcesses:
         first.here.locks.leave(number)
         for each in self.processes:
             each.here.places[number].use(None, is_ready=False)
+            each.here.transactions.left(number)
         await ended.account.close()
         await ended.engine.close()
+
+    async def kill(self, number: int) -> None:
+        """As kill -9 does, with its storage as it is at this moment; `start` starts it again. Not the first process."""
+        killed = self.processes[number]
+        kept = MemoryEngine()
+        for store in (*killed.stores, transactions_store(number)):
+            pairs = await killed.engine.store(store).read(lambda view: list(view.scan(b"", b"\xff" * 16)))
+            kept.store(store).loader().put(pairs)
+        for connection in killed.connections.values():
+            connection.end()
+        for each in self.processes:
+            if each is not killed:
+                each.here.followers.discard(number)
+                if each.here.locks is not None:
+                    each.here.locks.leave(number)
+                each.here.places[number].use(None, is_ready=False)
+                each.here.transactions.left(number)
+        for place in killed.here.places.others.values():
+            place.use(None, is_ready=False)
+        await killed.account.close(Failure(Kind.UNAVAILABLE, "killed"))
+        await killed.engine.close()
+        self.processes[number] = OneProcess(number, len(self.processes), kept, self.clock)
+
+    async def start(self, number: int) -> None:
+        process = self.processes[number]
+        for other in self.processes:
+            if other is not process:
+                await _connect(process, other)
+        await process.here.load_catalog()
+        await process.account.begin()
+        process.here.open(process.account)
 
 
 async def _connect(one: OneProcess, other: OneProcess) -> None:
@@ -149,6 +189,7 @@ async def server_processes(
     first.here.locks = LockTable()
     moments = Moments(first.here)
     first.divided.make_checkpoint = moments.checkpoint
+    first.account.transactions.moments = SharedMoments(first.here, moments)
     first.account.others = Others(first.here, moments, owner)
     await first.account.begin()
     first.here.open(first.account)

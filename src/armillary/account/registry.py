@@ -21,7 +21,7 @@ from armillary.account.cluster_operations import ClusterOperations
 from armillary.account.container import Container, StandIns
 from armillary.account.events import Events
 from armillary.account.topology import Topology
-from armillary.account.visits.elsewhere.other_processes import OtherProcesses
+from armillary.account.visits.elsewhere.other_processes import OtherProcesses, SpanningProcesses
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.charges import consistency_factor
@@ -69,6 +69,7 @@ class Registry:
         self.other_places: Mapping[int, Any] = {}  # the others of them (`visits/elsewhere/place.py`), by number
         self.stand_ins: StandIns | None = None  # for partitions that other processes hold; None: there are none
         self.others: OtherProcesses | None = None  # those that hold them, to the process that decides; None: no others
+        self.spanning: SpanningProcesses | None = None  # of transactions and snapshots over several processes
         self.is_read_only = False  # doors refuse writes of clients; background work goes on
         self.events = Events(clock)  # for people who look
         self.catalog = Catalog(engine, clock)

@@ -5,7 +5,6 @@ work in `partition/upkeep`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -19,6 +18,7 @@ from armillary.model.encoding import unpack_header
 from armillary.model.layout import unpack_size
 from armillary.model.ranges import KeyRange
 from armillary.model.resources import first_item_rid
+from armillary.partition.held_writers import HeldWriters
 from armillary.partition.history import change_stream_events, log, versions
 from armillary.partition.history.log import LogTimes
 from armillary.partition.history.retryable_write_records import Record, Records, check_new, put_record
@@ -45,7 +45,7 @@ RULES_KEY = layout.META + b"rules"
 _NEVER = 1 << 62
 
 
-class Partition:
+class Partition(HeldWriters):
     is_elsewhere = False  # True of the stand-in for one that another process holds (account/visits/elsewhere)
 
     def __init__(self, store: Store, schema: Schema, key_range: KeyRange, clock: Clock, first_lsn: int) -> None:
@@ -64,9 +64,9 @@ class Partition:
         self.records = Records()
         self.events_noted = 0  # since the last check of the event limits
         self.versions_number = 0  # the period of keeping versions that has begun here; 0: none
-        self._shut: Failure | None = None  # why writes are refused now
-        self._gate: asyncio.Event | None = None  # set when a hold ends
-        self.is_moved = False  # other partitions own its keys now: reads here may be stale
+        self._shut = None
+        self._gate = None
+        self.is_moved = False
         self.is_dropped = False  # its store was emptied
         self.watched_bytes = _NEVER  # report once to the observer when this size is reached
         self.on_grown: Callable[[Partition], None] | None = None
@@ -323,63 +323,10 @@ class Partition:
         if self.coverage is None or coverage.generation >= self.coverage.generation:
             self.coverage = coverage
 
-    # Holding writers during a cut-over.
-
-    def hold(self) -> None:
-        """Start no more transactions: writers get RANGE_BUSY and may wait for `released`. A transaction that has given
-        way is still finished: `settle` waits for it."""
-        assert self._shut is None
-        self._gate = asyncio.Event()
-        self._shut = Failure(
-            Kind.RANGE_BUSY,
-            f"The partition key range {self.range.id} is completing its split or merge. Try again at once.",
-        )
-
-    def release(self) -> None:
-        """End the hold: the partition serves writes again."""
-        assert self._gate is not None
-        self._shut = None
-        self._gate.set()
-        self._gate = None
-
-    def move(self) -> None:
-        """End the hold: other partitions own the keys now. Running reads may finish."""
-        assert self._gate is not None
-        self.is_moved = True
-        self._gate.set()
-
-    def close(self, reason: Failure | None = None) -> None:
-        """The container was deleted: requests that still refer to this partition must not write to its store."""
-        self._shut = reason or Failure(Kind.OWNER_NOT_FOUND, "The container was deleted meanwhile.")
-        if self._gate is not None:
-            self._gate.set()
-
     def end(self, reason: Failure) -> None:
         """The account was closed: this object no longer follows what is stored, so reads are refused too."""
         self.close(reason)
         self.store = self._store = EndedStore(reason)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether writers are neither held nor refused."""
-        return self._shut is None
-
-    @property
-    def is_held(self) -> bool:
-        return self._gate is not None and not self._gate.is_set()
-
-    async def released(self) -> None:
-        """Wait, for a limited time, until the hold has ended."""
-        if self._gate is None:
-            return
-        try:
-            await asyncio.wait_for(self._gate.wait(), limits.HOLD_SECONDS_MAX)
-        except TimeoutError:
-            self._check_open()
-
-    def _check_open(self) -> None:
-        if self._shut is not None:
-            raise Failure(self._shut.kind, self._shut.message)
 
     async def raise_lsn(self, lsn: int) -> None:
         """Let all later writes have an lsn above this one."""

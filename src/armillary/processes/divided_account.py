@@ -32,6 +32,7 @@ from armillary.processes.partition_questions import RestatePartition
 from armillary.processes.places import ProcessHere, ask_once
 from armillary.processes.server_controls import Controls
 from armillary.processes.told_figures import FiguresOfOthers
+from armillary.processes.transactions.spanning import SpanningHere
 from armillary.storage.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class DividedAccount(Account):
         self.place = here.number
         self.other_places = here.places.others
         self.stand_ins = self._stand_in
+        self.spanning = here.transactions = self.transactions = SpanningHere(self, here)
         self.reshaper = self.divided_reshaper = DividedReshaper(self, self.budgets, here.places)
         self.rounds = Rounds(self, self.reshaper)
         self._figures = FiguresOfOthers(self, here, self.divided_reshaper, takes_rows=self.plans)
@@ -61,6 +63,7 @@ class DividedAccount(Account):
     async def begin(self) -> None:
         if self.plans:
             await super().begin()
+            await self.transactions.open()
             return
         await self.catalog.load()
         self._adopt_secret(await self.catalog.kept_setting(SECRET))
@@ -70,8 +73,13 @@ class DividedAccount(Account):
             await self.enter(record)
         for offer in self.catalog.of_type(ResourceType.OFFER):
             self.budgets.assign_offer(offer)
+        await self.transactions.open()
         self._begin_upkeep()
         self.begin_history()
+
+    async def close(self, reason: Failure | None = None) -> None:
+        await self.transactions.close()
+        await super().close(reason)
 
     @property
     def place_count(self) -> int:

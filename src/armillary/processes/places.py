@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.records import Record
+from armillary.account.container import Container
 from armillary.account.visits.elsewhere.link import Link
 from armillary.account.visits.elsewhere.place import Lost, Question, Told, Unreached, no_answer
 from armillary.account.visits.elsewhere.remembered_answers import RememberedAnswers, WriteIds
@@ -32,6 +33,7 @@ from armillary.processes.moments.loads import Loads
 from armillary.processes.moments.pins import Pins
 from armillary.processes.partition_questions import DropStore, ProcessReady
 from armillary.processes.shared_locks import LockTable, SharedLock, Token
+from armillary.processes.transactions.parts import RID_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +147,7 @@ class ProcessHere(Connecting):
         self.pins = Pins()
         self.copies: dict[int, asyncio.Task[None]] = {}  # to stores of this process, which are new
         self.loads = Loads()
+        self.transactions: Any = None  # `transactions/spanning.py`, once the account is made
         self.checkpoint: str | None = None  # the name of one that was made for another process
         self._all_ready = asyncio.Event()
         self._adopting = asyncio.Lock()
@@ -154,6 +157,12 @@ class ProcessHere(Connecting):
     def open(self, account: Account) -> None:
         self.account = account
         self.opened.set()
+
+    def find_container(self, name: bytes) -> Container | None:
+        if len(name) > RID_BYTES:
+            found: Container = self.transactions.parts.container(self.account, name)
+            return found
+        return super().find_container(name)
 
     def tell(self, number: int, message: Told) -> None:
         self.places[number].tell(message)
@@ -195,6 +204,8 @@ class ProcessHere(Connecting):
         self.followers.discard(link.number)
         if self.locks is not None:
             self.locks.leave(link.number)
+        if self.transactions is not None:
+            self.transactions.left(link.number)
         self.on_left(link.number)
 
     async def drop_store(self, place: int, number: int) -> None:

@@ -13,6 +13,7 @@ from armillary.storage.engine import Txn
 
 _COUNTERS = b"n"
 _PLACE_BITS: Final = 24  # of a store's number: the place is above them, a counter of that place's stores below
+_OF_TRANSACTIONS: Final = (1 << _PLACE_BITS) - 1
 UNFINISHED = b"u"  # stores that are being filled, and that no record names yet
 
 
@@ -53,13 +54,18 @@ def new_rid(txn: Txn, resource_type: ResourceType, owner: bytes) -> bytes:
 
 def new_store_number(txn: Txn, place: int = 0) -> int:
     number = count(txn, b"store/%d" % place if place else b"store")
-    assert number < 1 << _PLACE_BITS, "the numbers of a place's stores are used up"
+    assert number < _OF_TRANSACTIONS, "the numbers of a place's stores are used up"
     return place << _PLACE_BITS | number
 
 
 def place_of_store(number: int) -> int:
     """The process that holds a store, where partitions are spread over several (`armillary serve --processes`)."""
     return number >> _PLACE_BITS
+
+
+def transactions_store(place: int) -> int:
+    """The store in which a process keeps what it has promised to transactions over several processes, and decided."""
+    return place << _PLACE_BITS | _OF_TRANSACTIONS
 
 
 def count(txn: Txn, name: bytes) -> int:

@@ -1,12 +1,14 @@
 """Transactions over several collections and values of shard keys. All partitions of the account are pinned when one
 begins, so that whatever it reads later is of that moment. Each logical partition that it uses is a part, a transaction
 of its own (`transactions.py`); committing repeats the writes of all parts in one write of the storage engine, which
-makes them durable together.
+makes them durable together. In a server with several processes there is one of these in each that a transaction uses,
+for the partitions that it holds (`armillary/processes/transactions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from armillary.account.account import Account
 from armillary.account.collections.transactions import ChangeCount, Pinned, Transaction, elsewhere, unavailable
@@ -17,8 +19,10 @@ from armillary.model.keys import NO_KEY, Key
 from armillary.partition.history.retryable_write_records import Record, Repeated
 from armillary.partition.operations import MemberFailed, Operation
 from armillary.partition.partition import Guard, Partition
-from armillary.partition.writing.multi_partition_write import Share, write_together
+from armillary.partition.writing.multi_partition_write import Beside, Share, write_together
 from armillary.storage.engine import View
+
+Write = Callable[[Sequence[Share]], Awaitable[None]]
 
 
 class SpanningTransaction:
@@ -34,7 +38,8 @@ class SpanningTransaction:
     async def begin(cls, account: Account) -> SpanningTransaction:
         pins = {}
         for container in account.containers:
-            pinned = [await Pinned.of(container, partition) for partition in container.partitions.values()]
+            own = [each for each in container.partitions.values() if not each.is_elsewhere]
+            pinned = [await Pinned.of(container, partition) for partition in own]
             pins[container] = container.schema.rules.number, pinned
         return cls(account, pins)
 
@@ -44,6 +49,11 @@ class SpanningTransaction:
     async def within(self, container: Container, key: Key | None, *, is_own: bool) -> Container:
         """The container as the transaction sees it. `key`: what a command is about; None: it does not say. `is_own`:
         the transaction has made it, so that it is in no snapshot."""
+        part = await self.part(container, key, is_own=is_own)
+        return part.within(container, key if container.key is not None else None)
+
+    async def part(self, container: Container, key: Key | None, *, is_own: bool) -> Transaction:
+        """The part for one logical partition."""
         if any(part.container.is_retired for part in self._parts.values()):
             raise write_conflict()  # one was moved to another shard key: the next attempt finds the new one
         if key is None and container.key is not None:
@@ -55,31 +65,51 @@ class SpanningTransaction:
             clock = self._account.clock
             part = await Transaction.begin(container, key or NO_KEY, clock, pinned, self._count)
             self._parts[container, epk] = part
-        return part.within(container, key if container.key is not None else None)
+        return part
 
     def _pinned(self, container: Container, epk: bytes) -> Pinned:
         rules_number, pins = self._pins.get(container, (None, []))
         if rules_number != container.schema.rules.number:
             raise unavailable()  # it was created or indexed since
-        return next(each for each in pins if each.range.contains(epk))
+        found = next((each for each in pins if each.range.contains(epk)), None)
+        if found is None:
+            raise unavailable()  # another process had the partition
+        return found
 
-    async def commit(self, record: Record | None = None) -> None:
-        """Do it all, durably, or nothing. With a record it is done once, if it is asked for again."""
+    @property
+    def has_written(self) -> bool:
+        return any(part.operations for part in self._parts.values())
+
+    async def commit(self, record: Record | None = None, beside: Beside | None = None) -> None:
+        """Do it all, durably, or nothing. With a record it is done once, if it is asked for again. `beside` is written
+        with it, and only if it writes anything."""
+
+        async def write(shares: Sequence[Share]) -> None:
+            await write_together(shares, beside=beside)
+
         written = [part for part in self._parts.values() if part.operations]
         self._pins.clear()
         try:
-            if len(written) == 1:
+            if len(written) == 1 and beside is None:
                 await written[0].commit(record)
             elif written:
-                await self._commit_together(written, record)
+                await self._write_together(written, record, write)
         finally:
             await self.abort()
 
-    async def _commit_together(self, written: Sequence[Transaction], record: Record | None) -> None:
+    async def prepare(self, record: Record | None, write: Write) -> None:
+        """For a commit over several processes: `write` is given what this one is to write, and may be more than once.
+        What was written is claimed until the transaction is aborted."""
+        written = [part for part in self._parts.values() if part.operations]
+        self._pins.clear()
+        if written:
+            await self._write_together(written, record, write)
+
+    async def _write_together(self, written: Sequence[Transaction], record: Record | None, write: Write) -> None:
         while True:
             shares = self._shares(written, record)
             try:
-                await write_together(shares)
+                await write(shares)
                 return
             except Repeated:
                 return
@@ -101,13 +131,34 @@ class SpanningTransaction:
         shares = []
         for partition, parts in by_partition.items():
             operations: list[Operation] = [each for part in parts for each in part.operations]
+            if partition.is_elsewhere:
+                raise write_conflict()  # it was moved to another process: the next attempt finds it there
             shares.append(Share(partition, ready_all(parts[0].container, operations), record, _guard(parts)))
         return shares
 
     async def abort(self) -> None:
+        self.end()
+
+    def end(self) -> None:
         self._pins.clear()
         for part in self._parts.values():
-            await part.abort()
+            if part.is_open:
+                part.end()
+
+
+class OpenTransaction(Protocol):
+    def uses(self, container: Container) -> bool: ...
+    async def within(self, container: Container, key: Key | None, *, is_own: bool) -> Container: ...
+    async def commit(self, record: Record | None = None) -> None: ...
+    async def abort(self) -> None: ...
+
+
+async def begin_transaction(account: Account) -> OpenTransaction:
+    """Over all partitions, also those that other processes hold."""
+    if account.spanning is not None:
+        begun: OpenTransaction = await account.spanning.begin_transaction()
+        return begun
+    return await SpanningTransaction.begin(account)
 
 
 def _guard(parts: Sequence[Transaction]) -> Guard:

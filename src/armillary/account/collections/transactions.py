@@ -101,6 +101,8 @@ class _Fork(Partition):
                 raise write_conflict()  # another open transaction has written it
             self.found[item_id] = item_lsn(self._forked.pinned, self._epk, item_id)
         present = self._real.partition_for(self._epk)
+        if present.is_elsewhere:
+            raise write_conflict()  # it was moved to another process
         if await present.read(lambda view: item_lsn(view, self._epk, item_id)) != self.found[item_id]:
             raise write_conflict()
 

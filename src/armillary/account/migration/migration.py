@@ -35,6 +35,7 @@ from armillary.account.security import permissions
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import validate_name
 from armillary.model.resources import ResourceType
+from armillary.partition.held_writers import hold_all
 
 log = logging.getLogger(__name__)
 
@@ -193,8 +194,7 @@ class Migration:
                 stilled.enter_context(await self._account.reshaper.hold_still(container))
             begun_s = self._account.clock.elapsed_s()
             held = list(self._source.partitions.values())
-            for partition in held:
-                partition.hold()
+            await hold_all(held)
             try:
                 await asyncio.gather(*[partition.store.write(lambda txn: None) for partition in held])
                 yield

@@ -23,6 +23,7 @@ from armillary.account.events import EventKind, Events
 from armillary.account.registry import Registry
 from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap
+from armillary.partition.held_writers import hold_all
 from armillary.partition.partition import Partition
 from armillary.partition.reshaping.copying import Overtaken, Progress, Target, Transfer
 from armillary.partition.upkeep.background_throttle import Throttle
@@ -178,7 +179,7 @@ class Reshape:
         """Hold the writers until twice as much is applied as they write in the moment that follows."""
         elapsed_s = self._registry.clock.elapsed_s
         begun_s, left = elapsed_s(), max(limits.BRAKE_ENTRIES, 2 * self._written_meanwhile)
-        self._hold()
+        await hold_all(self._partitions())
         try:
             while left > 0 and elapsed_s() - begun_s < limits.BRAKE_SECONDS_MAX:
                 applied = await self._transfer.catch_up(_no_rest)
@@ -193,7 +194,7 @@ class Reshape:
 
     async def _cut_over(self) -> None:
         async with self._switching:  # ranges are numbered in the order in which they come into being
-            self._hold()
+            await hold_all(self._partitions())
             try:
                 await self._transfer.settle()
                 while await self._transfer.catch_up(_no_rest):
@@ -255,10 +256,6 @@ class Reshape:
             return True
         except Overtaken:
             return False
-
-    def _hold(self) -> None:
-        for partition in self._partitions():
-            partition.hold()
 
     def _release(self) -> None:
         for partition in self._partitions():

@@ -25,6 +25,7 @@ from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.resources import ResourceType, first_item_rid
+from armillary.partition.held_writers import hold_all
 from armillary.partition.history import log
 from armillary.partition.partition import Partition
 from armillary.partition.reshaping.item_moves import TooMuch
@@ -248,9 +249,7 @@ async def _switch(account: Account, snapshot: Snapshot, present: list[Record], c
         for container in held
     }
     finished = [each.store for copy in copies for each in copy.ranges]
-    for each in parents.values():
-        for partition in each:
-            partition.hold()
+    await hold_all([partition for each in parents.values() for partition in each])
     async with AsyncExitStack() as others:
         try:
             if account.others is not None and held:

@@ -6,7 +6,7 @@ indexed anew since cannot be read at that time.
 from __future__ import annotations
 
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from armillary.account.account import Account
 from armillary.account.container import Container
@@ -30,8 +30,23 @@ class _Taken(NamedTuple):
     pins: list[_Pinned]
 
 
+class PastAccount(Protocol):
+    """The account as it was. While it is referenced, storage keeps the pages that it shows."""
+
+    async def of(self, container: Container) -> Container | None:
+        """The container as it was then; None: it cannot be read at that time."""
+
+
+async def take_snapshot(account: Account) -> PastAccount:
+    """Of all partitions, also those that other processes hold."""
+    if account.spanning is not None:
+        taken: PastAccount = await account.spanning.take_snapshot()
+        return taken
+    return await PinnedAccount.take(account)
+
+
 class PinnedAccount:
-    """Made by `take`. While it is referenced, storage keeps the pages that it shows."""
+    """A PastAccount, of the partitions that this process holds. Made by `take`."""
 
     def __init__(self, taken: dict[Container, _Taken], clock: Clock) -> None:
         self._taken = taken
@@ -45,6 +60,7 @@ class PinnedAccount:
             pins = [
                 _Pinned(partition.range, await partition.store.pin(), partition.meter)
                 for partition in container.partitions.values()
+                if not partition.is_elsewhere
             ]
             rules_number = None if container.is_restating else container.schema.rules.number
             taken[container] = _Taken(container.map, rules_number, pins)
@@ -62,6 +78,10 @@ class PinnedAccount:
             opened.partitions = {pin.range.id: await self._partition(container, pin) for pin in taken.pins}
             self._opened[container] = opened
         return opened
+
+    def opened(self, container: Container) -> Container | None:
+        """The same, if it was read before."""
+        return self._opened.get(container)
 
     async def _partition(self, container: Container, pin: _Pinned) -> Partition:
         store = ForkedStore(pin.store)

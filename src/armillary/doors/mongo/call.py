@@ -18,7 +18,7 @@ from armillary.account.collections.document_operations import RetryRecord
 from armillary.account.container import Container
 from armillary.account.items.procedures import document_functions
 from armillary.account.security.sign_in_throttle import SignInThrottle
-from armillary.account.snapshots.snapshot_reads import PinnedAccount
+from armillary.account.snapshots.snapshot_reads import PastAccount
 from armillary.clock import Clock
 from armillary.doors.mongo.client import Client
 from armillary.doors.mongo.commands.fail_points import FailPoints
@@ -179,7 +179,7 @@ class Call:
         self.retryable: RetryableWrite | None = None
         self.transaction: Transaction | None = None
         self.reads_past = False  # reads a snapshot outside of a transaction
-        self.past: PinnedAccount | None = None  # the snapshot that it reads
+        self.past: PastAccount | None = None  # the snapshot that it reads
         self.past_time: Timestamp | None = None
         self.charge_ru = 0.0
         self.documents_examined = self.keys_examined = 0

@@ -6,7 +6,7 @@ without that one, whichever processes they were in. The first process asks for i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from armillary.account.visits.elsewhere.place import LocalPlace, Question
 from armillary.errors import Failure, Kind
 from armillary.processes.moments.holds import Hold
 from armillary.processes.moments.pins import Counts, ReleasePins, pins_of
-from armillary.processes.places import ProcessHere, ask_once
+from armillary.processes.places import ProcessHere, ProcessPlace, ask_once
 from armillary.processes.stopped.undivided_engine import join_checkpoints
 from armillary.storage.engine import HoldableEngine, Kept
 
@@ -30,7 +30,7 @@ class _Divided(Protocol):
 
 
 @asynccontextmanager
-async def _writers_held(here: LocalPlace) -> AsyncIterator[HoldableEngine]:
+async def writers_held(here: LocalPlace) -> AsyncIterator[HoldableEngine]:
     process, engine = cast(ProcessHere, here), cast(_Divided, here.account.engine).own
     async with process.holding:
         await engine.hold()
@@ -38,6 +38,21 @@ async def _writers_held(here: LocalPlace) -> AsyncIterator[HoldableEngine]:
             yield engine
         finally:
             engine.release()
+
+
+def is_whole(here: LocalPlace) -> bool:
+    """While writers of all processes are held: whether this one has no part in a transaction that others have committed
+    already, or will. If this is so of all, a commit over several processes is in all of them or in none."""
+    are_none: bool = cast(ProcessHere, here).transactions.promises.are_none
+    return are_none
+
+
+@dataclass(slots=True)
+class AwaitCommits(Question):
+    """Answered when there is no such transaction."""
+
+    async def answer(self, here: LocalPlace) -> None:
+        await cast(ProcessHere, here).transactions.promises.freed()
 
 
 @dataclass(slots=True)
@@ -54,10 +69,14 @@ class HoldAndPin(Hold):
     stores: list[int]  # of all processes
 
     @asynccontextmanager
-    async def held(self, here: LocalPlace) -> AsyncIterator[Counts]:
+    async def held(self, here: LocalPlace) -> AsyncIterator[Counts | None]:
+        """None: a transaction is committed in some processes, and not yet in others."""
         number, pins = cast(ProcessHere, here).number, pins_of(here)
         own = [each for each in self.stores if place_of_store(each) == number]
-        async with _writers_held(here) as engine:
+        async with writers_held(here) as engine:
+            if not is_whole(here):
+                yield None
+                return
             try:
                 yield await pins.take(engine, self.run, self.id, own)
             except BaseException:
@@ -75,7 +94,7 @@ class HoldAndCheckpoint(Hold):
 async def _checkpoint_held(here: LocalPlace) -> AsyncIterator[str]:
     """The path of the checkpoint. One of before that is still here was not fetched, and is removed."""
     process = cast(ProcessHere, here)
-    async with _writers_held(here) as engine:
+    async with writers_held(here) as engine:
         left, process.checkpoint = process.checkpoint, None
         made = await engine.checkpoint()
         try:
@@ -110,7 +129,7 @@ class Moments:
         return kind(id_bytes, self._here.number, seconds or limits.MOMENT_SECONDS_MAX, *given)
 
     @asynccontextmanager
-    async def _catalog_unchanged(self) -> AsyncIterator[None]:
+    async def catalog_unchanged(self) -> AsyncIterator[None]:
         catalog = self._here.account.catalog
         catalog.check_changeable()
         async with self._one, AsyncExitStack() as locked:
@@ -133,7 +152,7 @@ class Moments:
         try:
             hold: HoldAndCheckpoint = self.new_hold(HoldAndCheckpoint)
             asked = here.holds.asked(hold, places)
-            async with self._catalog_unchanged(), _in_time(), _checkpoint_held(here) as made, asked as told:
+            async with self.catalog_unchanged(), in_time(), _checkpoint_held(here) as made, asked as told:
                 paths = {here.number: Path(made)} | {number: Path(path) for number, path in told.items()}
             return await asyncio.to_thread(join_checkpoints, paths)
         except BaseException:
@@ -149,29 +168,52 @@ class Moments:
     ) -> tuple[bytes, dict[int, Kept], dict[int, Counts], list[int]]:
         """The id under which others keep their pins, the own ones, what is in the others' by process, and their
         stores."""
-        here = self._here
-        async with self._catalog_unchanged():
+        async with self.catalog_unchanged():
             wanted = list(stores())
-            own = [each for each in wanted if place_of_store(each) == here.number]
-            others = [each for each in wanted if place_of_store(each) != here.number]
-            places = [here.places[number] for number in sorted({place_of_store(each) for each in others})]
-            hold: HoldAndPin = self.new_hold(HoldAndPin, here.remembered.run, others)
-            views: dict[int, Kept] = {}
-            try:
-                async with _in_time(), _writers_held(here) as engine, here.holds.asked(hold, places) as told:
-                    for each in own:
-                        views[each] = await engine.store(each).pin()
-            except BaseException:
-                for view in views.values():
-                    view.release()
-                for place in places:
-                    place.tell(ReleasePins(hold.id))
-                raise
-            return hold.id, views, told, others
+            while True:
+                pinned = await self._pinned(wanted)
+                if pinned is not None:
+                    return pinned
+                await self.commits_done()
+
+    async def commits_done(self) -> None:
+        """Wait until no transaction is committed in some processes, and not yet in others."""
+        asked = [ask_once(each, AwaitCommits(), limits.MOMENT_SECONDS_MAX) for each in self._here.places.connected]
+        await asyncio.gather(AwaitCommits().answer(self._here), *asked)
+
+    async def _pinned(
+        self, wanted: Iterable[int]
+    ) -> tuple[bytes, dict[int, Kept], dict[int, Counts], list[int]] | None:
+        """None: there was such a transaction."""
+        here = self._here
+        own = [each for each in wanted if place_of_store(each) == here.number]
+        others = [each for each in wanted if place_of_store(each) != here.number]
+        places = [here.places[number] for number in sorted({place_of_store(each) for each in others})]
+        hold: HoldAndPin = self.new_hold(HoldAndPin, here.remembered.run, others)
+        views: dict[int, Kept] = {}
+        try:
+            async with in_time(), writers_held(here) as engine, here.holds.asked(hold, places) as told:
+                is_good = is_whole(here) and None not in told.values()
+                for each in own if is_good else ():
+                    views[each] = await engine.store(each).pin()
+        except BaseException:
+            _release(hold.id, views, places)
+            raise
+        if not is_good:
+            _release(hold.id, views, places)
+            return None
+        return hold.id, views, told, others
+
+
+def _release(hold_id: bytes, views: Mapping[int, Kept], places: Iterable[ProcessPlace]) -> None:
+    for view in views.values():
+        view.release()
+    for place in places:
+        place.tell(ReleasePins(hold_id))
 
 
 @asynccontextmanager
-async def _in_time() -> AsyncIterator[None]:
+async def in_time() -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(limits.MOMENT_SECONDS_MAX + 2 * limits.HOLD_ANSWER_SECONDS):
             yield

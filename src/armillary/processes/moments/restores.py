@@ -15,6 +15,7 @@ from armillary.account.snapshots.restore import copy_store, founding, raise_lsn
 from armillary.account.visits.elsewhere.other_processes import Copying, PinnedPartition
 from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
 from armillary.account.visits.elsewhere.questions import Figures, figures_of
+from armillary.partition.held_writers import hold_all
 from armillary.partition.partition import Partition
 from armillary.partition.reshaping.item_moves import TooMuch
 from armillary.processes.moments.holds import Hold
@@ -53,9 +54,8 @@ class HoldWriters(Hold):
             for rid in self.containers:
                 container = here.account.container_by_rid(rid)
                 own = [] if container is None else [each for each in container.partitions.values() if _is_here(each)]
-                for each in own:
-                    each.hold()
-                    held.append(each)
+                await hold_all(own)
+                held += own
                 found[rid] = own
             # Answered when all before it is durable, and shown to readers.
             await asyncio.gather(*[each.store.write(lambda txn: None) for each in held])
@@ -67,7 +67,7 @@ class HoldWriters(Hold):
 
 
 def _is_here(partition: Partition) -> bool:
-    return not partition.is_elsewhere and partition.is_open
+    return not partition.is_elsewhere and (partition.is_open or partition.is_promised)
 
 
 @dataclass(slots=True)

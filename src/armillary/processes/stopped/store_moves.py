@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from armillary import limits
-from armillary.account.catalog.allocation import Reservation, place_of_store
+from armillary.account.catalog.allocation import Reservation, place_of_store, transactions_store
 from armillary.account.catalog.catalog import Catalog
 from armillary.account.catalog.container_state import ContainerState
 from armillary.account.catalog.records import Record
@@ -29,6 +29,7 @@ from armillary.partition.history import log
 from armillary.partition.upkeep.background_throttle import portions
 from armillary.processes.stopped.placement_plan import PlannedMove, planned_moves
 from armillary.processes.stopped.undivided_engine import UndividedEngine
+from armillary.processes.transactions.promises import has_promises
 from armillary.storage.directory import process_directories, process_directory, sync_directory
 from armillary.storage.engine import Kept, Store
 from armillary.storage.overlay import Pair
@@ -93,6 +94,7 @@ async def place_partitions(
         await catalog.open()
         await _drop_retired(catalog)
         _refuse_reshapes(catalog)
+        await _refuse_commits(engine)
         moves = planned_moves(catalog, count)
         for move in moves:
             copied = await _moved(engine, catalog, move, reach)
@@ -117,6 +119,15 @@ def _refuse_reshapes(catalog: Catalog) -> None:
             raise bad_request(
                 f"Partitions of the container '{_database(catalog, container)}/{container.name}' are being split or "
                 "merged. Start the server with the processes that it had, wait for the end of that, and stop it again."
+            )
+
+
+async def _refuse_commits(engine: UndividedEngine) -> None:
+    for number in engine.engines:
+        if await engine.store(transactions_store(number)).read(has_promises):
+            raise bad_request(
+                "A transaction over several processes was being committed when the server ended, and is not whole yet. "
+                "Start the server with the processes that it had, and stop it again: it completes the commit."
             )
 
 

@@ -74,7 +74,7 @@ async def given_page(
         if not isinstance(part.partition, PartitionElsewhere) or part.partition.place is not first.place:
             return None
     asked = ReadPage(
-        container.record.rid,
+        first.container_name,
         recipe_of(request.selection),
         request.text,
         replace(options, form=None, is_for_other=True),

@@ -126,7 +126,7 @@ class SliceElsewhere(Slice):
         if execution.state is not UNDEFINED:
             progress = replace(progress, state=execution.state)
         asked = ReadSlice(
-            self._container.record.rid,
+            self._at.container_name,
             self.partition.range.id,
             self.low,
             self.high,

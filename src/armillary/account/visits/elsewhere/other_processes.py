@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from armillary.storage.engine import Kept, Loader
 from armillary.storage.overlay import Pair
@@ -74,3 +74,13 @@ class OtherProcesses(Protocol):
 
     async def put(self, store: int, pairs: Sequence[Pair]) -> None:
         """In one transaction, to a store of another process."""
+
+
+class SpanningProcesses(Protocol):
+    """Transactions and snapshot reads over all processes of a server (`armillary/processes/transactions`)."""
+
+    async def begin_transaction(self) -> Any:
+        """An OpenTransaction (`account/collections/spanning_transactions.py`)."""
+
+    async def take_snapshot(self) -> Any:
+        """A PastAccount (`account/snapshots/snapshot_reads.py`)."""

@@ -26,6 +26,7 @@ from armillary.clock import Clock
 from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.partition.budget import HUNDREDTHS, READ_DEPOSIT, Ask
+from armillary.partition.held_writers import HeldWriters
 from armillary.partition.history.log import new_head
 from armillary.partition.meter import NOT_COUNTED
 from armillary.partition.operations import MemberFailed
@@ -88,7 +89,8 @@ class PartitionElsewhere(Partition):
     def __init__(
         self, place: Place, container: bytes, key_range: KeyRange, clock: Clock, map_of: Any, first_lsn: int
     ) -> None:
-        """`container`: its rid. `map_of`: a function that returns the container's present map of ranges."""
+        """`container`: what the place knows it by. `map_of`: a function that returns the container's
+        present map of ranges."""
         self.place = place
         self.range = key_range
         self.clock = clock
@@ -107,7 +109,7 @@ class PartitionElsewhere(Partition):
         request is known that it belongs to. None: the range is being split or merged, or has been. A write has an id:
         asked again after a lost connection it is done once, and without an answer its outcome is unknown."""
         write_id = None if visit.IS_READ else self.place.new_write_id()
-        asked = Asked(container.record.rid, self.range.id, visit, ask, write_id, is_counted)
+        asked = Asked(self.container_name, self.range.id, visit, ask, write_id, is_counted)
         try:
             answered: Answered = await ask_place(self.place, asked, self.clock)
         except Failure as failure:
@@ -126,12 +128,12 @@ class PartitionElsewhere(Partition):
         return done
 
     async def read_view(self, reading: ViewReading[Found]) -> Found:
-        found: Found = await ask_place(self.place, ReadView(self.meter.container, self.range.id, reading), self.clock)
+        found: Found = await ask_place(self.place, ReadView(self.container_name, self.range.id, reading), self.clock)
         return found
 
     def refused(self, container: Container, failure: Failure, epk: bytes | None) -> None:
         """Have the place count a refusal that no visit led to."""
-        self.place.tell(CountRefusal(container.record.rid, self.range.id, failure, epk))
+        self.place.tell(CountRefusal(self.container_name, self.range.id, failure, epk))
 
     def adopt(self, figures: Figures) -> None:
         """What the place told of the partition. Answers may arrive in another order than they were given."""
@@ -139,6 +141,12 @@ class PartitionElsewhere(Partition):
             head = self.head
             head.lsn = self.reached_lsn = figures.lsn
             head.item_count, head.size_bytes = figures.item_count, figures.size_bytes
+
+    @property
+    def container_name(self) -> bytes:
+        """Of its container, in questions to the place: its rid, or a name that the place has given to the container as
+        a transaction or a snapshot sees it."""
+        return self.meter.container
 
     @property
     def lsn(self) -> int:
@@ -157,6 +165,10 @@ class PartitionElsewhere(Partition):
 
     @property
     def is_held(self) -> bool:
+        return False
+
+    @property
+    def is_promised(self) -> bool:
         return False
 
     def at_hand(self) -> None:
@@ -189,6 +201,6 @@ def _refusing(name: str) -> property:
     return property(lambda self: PartitionElsewhere.__getattr__(self, name))
 
 
-for _name in vars(Partition).keys() - OWN:
+for _name in (vars(Partition).keys() | vars(HeldWriters).keys()) - OWN:
     if not _name.startswith("__"):
         setattr(PartitionElsewhere, _name, _refusing(_name))

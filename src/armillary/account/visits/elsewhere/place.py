@@ -36,11 +36,16 @@ class LocalPlace:
         """Of pages that other places gather."""
         return Entries(self.account.clock)
 
-    def container(self, rid: bytes) -> Container:
-        container = self.account.container_by_rid(rid)
+    def container(self, name: bytes) -> Container:
+        """By its rid, or by a name that this place has given to it as a transaction or a snapshot sees it."""
+        container = self.find_container(name)
         if container is None:
             raise Failure(Kind.OWNER_NOT_FOUND, "The container was deleted meanwhile.")
         return container
+
+    def find_container(self, name: bytes) -> Container | None:
+        """None: it was deleted."""
+        return self.account.container_by_rid(name)
 
 
 class Question(Sendable, ABC):

@@ -92,7 +92,7 @@ class CountRefusal(Told):
     epk: bytes | None
 
     def take(self, here: LocalPlace) -> None:
-        container = here.account.container_by_rid(self.container)
+        container = here.find_container(self.container)
         partition = container.partitions.get(self.range_id) if container is not None else None
         if partition is not None:
             partition.meter.charge(self.failure, self.epk)
@@ -119,7 +119,7 @@ class PayPage(Told):
         if held is not None:
             held.partition.meter.spend(self.charged / HUNDREDTHS, self.epk, held.ticket, self.ask)
             return
-        container = here.account.container_by_rid(self.container)
+        container = here.find_container(self.container)
         partition = container.partitions.get(self.range_id) if container is not None else None
         if partition is not None and not partition.is_elsewhere:
             partition.meter.spend(self.charged / HUNDREDTHS, self.epk, NOT_COUNTED, self.ask)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from bson.timestamp import Timestamp
 
 from armillary import limits
-from armillary.account.snapshots.snapshot_reads import PinnedAccount
+from armillary.account.snapshots.snapshot_reads import PastAccount, take_snapshot
 from armillary.clock import Clock
 from armillary.doors.mongo.call import Call
 from armillary.languages.mongo.errors import refusal
@@ -111,7 +111,7 @@ class Snapshots:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: dict[Timestamp, tuple[PinnedAccount, float]] = {}  # with when they were taken; oldest first
+        self._kept: dict[Timestamp, tuple[PastAccount, float]] = {}  # with when they were taken; oldest first
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -134,7 +134,7 @@ class Snapshots:
         call.past, call.past_time = self._kept[wanted][0], wanted
 
     async def _take(self, call: Call, time: Timestamp) -> None:
-        self._kept[time] = (await PinnedAccount.take(call.account), self._clock.monotonic_s())
+        self._kept[time] = (await take_snapshot(call.account), self._clock.monotonic_s())
         while len(self._kept) > limits.MONGO_SNAPSHOTS_MAX:
             del self._kept[next(iter(self._kept))]
 

@@ -13,7 +13,7 @@ from armillary.account import containers
 from armillary.account.account import Account
 from armillary.account.collections import document_operations
 from armillary.account.collections.document_operations import WriteOutcome
-from armillary.account.collections.spanning_transactions import SpanningTransaction
+from armillary.account.collections.spanning_transactions import OpenTransaction, begin_transaction
 from armillary.account.collections.transactions import elsewhere
 from armillary.account.container import Container
 from armillary.account.visits.write_visits import write_conflict
@@ -40,7 +40,7 @@ class Transaction:
         self.state = "open"
         self._machine = machine
         self._ends_s = machine.monotonic_s() + lifetime_s
-        self._inner: SpanningTransaction | None = None
+        self._inner: OpenTransaction | None = None
         self._others = others
         self._others.add(self)
         self._account = account
@@ -61,7 +61,7 @@ class Transaction:
         if self._inner is None:
             if key is None and container.key is not None:
                 raise elsewhere()
-            self._inner = await SpanningTransaction.begin(self._account)
+            self._inner = await begin_transaction(self._account)
         is_own = container in self.made.values()
         return await self._inner.within(container, key if container.key is not None else None, is_own=is_own)
 
@@ -94,11 +94,13 @@ class Transaction:
                 await self._inner.commit(
                     document_operations.retry_record(session_id, self.number, (0,), (b"committed",))
                 )
-        except Failure:
-            self.state = "aborted"
+        except Failure as failure:
+            # Another process has ended that was to commit it: what is stored says whether it did.
+            self.state = "unknown" if failure.details.get("is_unknown") else "aborted"
             if self._inner is not None:
                 await self._inner.abort()
-            await self._forget_made()
+            if self.state == "aborted":
+                await self._forget_made()
             raise
         except BaseException:  # cancelled, or a defect: what was written may be durable
             self.state = "unknown"

@@ -24,6 +24,7 @@ from armillary.processes.moments.others import Others
 from armillary.processes.places import Places
 from armillary.processes.rejoining import Rejoining
 from armillary.processes.shared_locks import LockTable
+from armillary.processes.transactions.shared_moments import SharedMoments
 from armillary.tools.serving.doors import Doors, account_settings, control_key_of
 from armillary.tools.serving.processes.divided_settings import open_engine, refuse_fewer, refuse_lost
 from armillary.tools.serving.processes.forwarded_requests import FirstProcess, pages_of_others
@@ -67,6 +68,7 @@ class OpeningFirst:
         account.controls.runtime = runtime
         moments = Moments(here)
         divided.make_checkpoint = moments.checkpoint
+        account.transactions.moments = SharedMoments(here, moments)
         account.others = Others(here, moments, here.owner)
         if self._rejoining.controls is not None:
             account.controls.use(self._rejoining.controls)
