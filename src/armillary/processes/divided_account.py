@@ -27,6 +27,7 @@ from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.model.resources import ResourceType, rid_bytes
 from armillary.partition.partition import Partition
 from armillary.partition.told_meter import ToldMeter
+from armillary.processes.capture_shares import SharesOfOthers
 from armillary.processes.divided_reshaper import DividedReshaper
 from armillary.processes.partition_questions import RestatePartition
 from armillary.processes.places import ProcessHere, ask_once
@@ -51,6 +52,7 @@ class DividedAccount(Account):
         self._figures = FiguresOfOthers(self, here, self.divided_reshaper, takes_rows=self.plans)
         self.controls = Controls(self, here)
         if self.plans:
+            self.captures.shares = lambda: SharesOfOthers(here.places.others)
             self.history.refresh = self.refresh_figures
         else:
             self.history.leave_to_first()

@@ -13,11 +13,13 @@ from typing import Any, Protocol, cast
 
 from armillary import limits
 from armillary.account.account import Account
+from armillary.account.captures.capture_store import CaptureRecord
 from armillary.account.events import EventKind
 from armillary.account.faults import FaultRule, FaultTarget
 from armillary.account.visits.elsewhere.place import LocalPlace, Lost, Question, Told
 from armillary.clock import ClockPosition, MovableClock
 from armillary.errors import Failure
+from armillary.model.keys import PartitionKeyDefinition
 from armillary.processes.places import ProcessHere, ask_once, ask_starting
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class ServerControls:
     clock: ClockPosition | None = None  # None: it cannot be moved
     pauses: list[str] = field(default_factory=list)
     runtime: dict[str, Any] = field(default_factory=dict)
+    captures: list[CaptureRecord] = field(default_factory=list)  # that run; the first process writes them
 
 
 class _Controlled(Protocol):
@@ -113,6 +116,7 @@ class Controls:
             account.clock.position if isinstance(account.clock, MovableClock) else None,
             account.reshaper.pauses,
             self.runtime.shown() if self.runtime is not None else {},
+            account.captures.running,
         )
 
     def use(self, controls: ServerControls) -> None:
@@ -123,12 +127,19 @@ class Controls:
         account.reshaper.pause(controls.pauses)
         if self.runtime is not None and controls.runtime:
             self.runtime.follow(controls.runtime)
+        if self._here.number:
+            account.captures.follow(controls.captures, self._key_of)
+
+    def _key_of(self, rid: bytes) -> PartitionKeyDefinition | None:
+        container = self._account.container_by_rid(rid)
+        return container.key if container is not None else None
 
     async def spread(self) -> None:
         """Have the other processes follow what has changed. One that does not is started anew."""
         async with self._spreading:
             present = self.present()
-            settings = [rule.id for rule in present.rules], present.clock, present.pauses, present.runtime
+            names = [rule.id for rule in present.rules], [each.id for each in present.captures]
+            settings = names, present.clock, present.pauses, present.runtime
             if settings == self._spread:
                 return
             await asyncio.gather(*[self._tell(number, present) for number in self._here.places.others])

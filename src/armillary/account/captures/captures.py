@@ -1,12 +1,12 @@
 """The captures of an account: recordings of what applications ask of one container. Here they are started, found,
-stopped and deleted; `recorder.py` records, `capture_store.py` keeps what was recorded.
+stopped and deleted; `recorder.py` records, `writing_recorder.py` writes, `capture_store.py` keeps what was recorded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,11 @@ from typing import Any, Final
 import orjson
 
 from armillary import audit, limits
-from armillary.account.captures.capture_lines import Statuses
 from armillary.account.captures.capture_store import RUNNING, CaptureRecord, CaptureStore, FileStore, MemoryStore
 from armillary.account.captures.recorder import Recorder, Recording
+from armillary.account.captures.share_recorder import ShareRecorder, Shares, ShareTaken
 from armillary.account.captures.value_digests import SECRET_BYTES
+from armillary.account.captures.writing_recorder import WritingRecorder
 from armillary.account.events import Events
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
@@ -37,12 +38,14 @@ class Captures:
         self._events = events
         self._store: CaptureStore = MemoryStore() if directory is None else FileStore(directory)
         self._records: dict[str, CaptureRecord] = {}
-        self._recorders: dict[str, Recorder] = {}
-        self._ending: dict[str, Recorder] = {}  # that have ended, and whose last lines may not be written yet
+        self._recorders: dict[str, WritingRecorder] = {}
+        self._shares: dict[str, ShareRecorder] = {}  # of captures that another process of the server writes
+        self._ending: dict[str, WritingRecorder] = {}  # that have ended, and whose last lines may not be written yet
         self._leaving: set[asyncio.Task[None]] = set()  # of containers that were deleted
         self.is_on = False  # whether requests are noted: the one thing that doors test for each request
         self._has_details = False  # whether a log or a trace asks for what each request did
-        self.statuses: Statuses = {}  # of outcomes; the SQL door gives them
+        self.statuses: dict[Any, tuple[int, int]] = {}  # of outcomes; the SQL door gives them
+        self.shares: Callable[[], Shares] | None = None  # of a new capture; None: the server has one process
         self.on_changed: Callable[[bytes], None] = lambda rid: None
 
     async def open(self, exists: Callable[[bytes], bool]) -> None:
@@ -101,7 +104,9 @@ class Captures:
             raise Failure(
                 Kind.STORAGE_FULL, f"The capture cannot be written to the data directory: {error.strerror}."
             ) from None
-        recorder = Recorder(record, self._store, key, self.statuses, self._clock, partial(self._ended, names))
+        shares = self.shares() if self.shares is not None else None
+        ended = partial(self._ended, names, record)
+        recorder = WritingRecorder(record, self._store, key, self.statuses, self._clock, shares, ended)
         self._recorders[record.id] = recorder
         self._changed(rid)
         audit.record("capture.started", database=names[0], container=names[1], id=record.id, values=keeps_values)
@@ -109,7 +114,8 @@ class Captures:
         return record
 
     def recording_of(self, rid: bytes) -> Recording | None:
-        found = [each for each in self._recorders.values() if each.record.rid == rid.hex()]
+        recorders: Iterable[Recorder] = (*self._recorders.values(), *self._shares.values())
+        found = [each for each in recorders if each.record.rid == rid.hex()]
         return Recording(found) if found or self._has_details else None
 
     def note_details(self, is_wanted: bool) -> bool:
@@ -117,13 +123,11 @@ class Captures:
         tells all containers."""
         is_changed = is_wanted != self._has_details
         self._has_details = is_wanted
-        self.is_on = is_wanted or bool(self._recorders)
+        self._turn()
         return is_changed
 
-    def _ended(self, names: tuple[str, str], recorder: Recorder) -> None:
-        record = recorder.record
-        self._recorders.pop(record.id, None)
-        self._ending[record.id] = recorder
+    def _ended(self, names: tuple[str, str], record: CaptureRecord) -> None:
+        self._ending[record.id] = self._recorders.pop(record.id)
         self._changed(bytes.fromhex(record.rid))
         self._events.record(
             "capture-ended",
@@ -133,8 +137,48 @@ class Captures:
         )
 
     def _changed(self, rid: bytes) -> None:
-        self.is_on = self._has_details or bool(self._recorders)
+        self._turn()
         self.on_changed(rid)
+
+    def _turn(self) -> None:
+        self.is_on = self._has_details or bool(self._recorders) or bool(self._shares)
+
+    # Several processes of one server: the first writes captures.
+
+    @property
+    def running(self) -> list[CaptureRecord]:
+        return [each.record for each in self._recorders.values()]
+
+    def follow(
+        self, running: Iterable[CaptureRecord], key_of: Callable[[bytes], PartitionKeyDefinition | None]
+    ) -> None:
+        """Record the share of this process for the captures that run."""
+        left = self._shares.keys() - {each.id for each in running}
+        for name in left:
+            self._end_share(name)
+        for record in running:
+            if record.id not in self._shares:
+                rid = bytes.fromhex(record.rid)
+                self._shares[record.id] = ShareRecorder(record, key_of(rid), self.statuses, self._clock)
+                self._changed(rid)
+
+    def take_share(self, name: str, received: int, *, is_last: bool) -> ShareTaken:
+        share = self._shares.get(name)
+        if share is None:
+            return ShareTaken()
+        if is_last:
+            self._end_share(name)
+        return share.take(received)
+
+    def _end_share(self, name: str) -> None:
+        share = self._shares.pop(name)
+        share.end("")
+        self._changed(bytes.fromhex(share.record.rid))
+
+    async def gather(self) -> None:
+        """Have captures hold what other processes have recorded until now."""
+        if self.shares is not None:
+            await asyncio.gather(*[each.write() for each in list(self._recorders.values())])
 
     # What there is.
 
@@ -190,6 +234,8 @@ class Captures:
 
     def leave(self, rid: bytes) -> None:
         """A container was deleted, and its captures with it."""
+        for name in [each.record.id for each in self._shares.values() if each.record.rid == rid.hex()]:
+            self._end_share(name)
         for record in self.of_container(rid):
             del self._records[record.id]
             task = asyncio.get_running_loop().create_task(self.delete(record))

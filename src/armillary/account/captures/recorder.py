@@ -1,5 +1,5 @@
-"""Recording of the requests of one container. A `Recorder` writes one capture: it takes notes of requests, makes lines
-of them, and has them compressed and stored in a thread, until it is stopped or has reached one of its bounds.
+"""Recording of the requests of one container. A `Recorder` takes notes of requests for one capture and makes lines of
+them, until it is stopped or has reached one of its bounds. `writing_recorder.py` stores the lines.
 
 Where captures run, a container has a `Recording`, which hands each note to all of them; otherwise it has none, and that
 is all that a request tests.
@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from armillary import limits
 from armillary.account.captures.capture_lines import Lines, PointRead, Read, Statuses
-from armillary.account.captures.capture_store import STOPPED, CaptureRecord, CaptureStore
+from armillary.account.captures.capture_store import CaptureRecord
 from armillary.account.captures.notes import REQUEST, Note, Request
 from armillary.account.captures.value_digests import Digests
 from armillary.clock import Clock
@@ -27,29 +28,26 @@ log = logging.getLogger(__name__)
 _UNKNOWN: Final = Request("server", "")  # of work that no door has asked for
 _HASHED: Final = 1 << 32
 _READS_TOGETHER: Final = 64
-_LEVEL: Final = 1  # of compression: the lines are mostly digests, which a higher level does not make smaller
 
 
-class Recorder:
-    """One capture that runs. `on_end` is called when it has ended by itself."""
+class Recorder(ABC):
+    """One capture that runs."""
 
     def __init__(
         self,
         record: CaptureRecord,
-        store: CaptureStore,
         key: PartitionKeyDefinition | None,
         statuses: Statuses,
         clock: Clock,
-        on_end: Callable[[Recorder], None],
+        ran_s: float = 0.0,
     ) -> None:
+        """`ran_s`: how long it has been running."""
         self.record = record
-        self._store = store
+        self.is_open = True
         self._clock = clock
-        self._on_end = on_end
         self._lines = Lines(Digests(bytes.fromhex(record.secret)), key, statuses, keeps_values=record.keeps_values)
         self._now_s = clock.monotonic_s
-        self._begun_s = clock.monotonic_s()
-        self._ends_s = self._begun_s + record.seconds
+        self._begun_s = clock.monotonic_s() - ran_s
         self._below = round(record.share * _HASHED)
         self._taken = 0  # lines, those that wait included
         self._most = record.limit  # lines that it takes; 0: none for now, or none any more
@@ -57,11 +55,10 @@ class Recorder:
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._is_due = asyncio.Event()
-        self.is_open = True
-        self._task = asyncio.get_running_loop().create_task(self._keep_writing())
-        self._task.add_done_callback(_report)
 
-    # Recording.
+    @abstractmethod
+    def end(self, reason: str) -> None:
+        """Record no more."""
 
     def add(self, request: Request, notes: Sequence[Note], parts: Sequence[int]) -> None:
         """Called with each request, so it never fails and never waits."""
@@ -115,78 +112,25 @@ class Recorder:
             if self._waiting_bytes >= limits.CAPTURE_WAITING_BYTES_MAX:
                 self._most = 0  # until some of it is written
 
-    # Writing.
-
-    async def _keep_writing(self) -> None:
-        while self.is_open:
-            due = asyncio.ensure_future(self._is_due.wait())
-            pause = asyncio.ensure_future(self._clock.sleep(limits.CAPTURE_FLUSH_SECONDS))
-            try:
-                await asyncio.wait((due, pause), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                due.cancel()
-                pause.cancel()
-            self._is_due.clear()
-            if self._now_s() >= self._ends_s:
-                self.end("its time is over")
-            await self._write()
-        await self._write()
-        await self._save()
-
-    async def _write(self) -> None:
+    def _take_lines(self) -> list[bytes]:
+        """What has been recorded, and is not to wait any more."""
         try:
             self._write_reads()
         except Exception:
             self.break_off()
         lines, self._waiting = self._waiting, []
-        if not lines:
-            return
-        content = await asyncio.get_running_loop().run_in_executor(None, _compressed, lines)
-        record = self.record
-        if record.size_bytes + len(content) > limits.CAPTURE_BYTES_MAX:
-            self._lose(lines, "its file has the largest size that it may have")
-        else:
-            try:
-                await asyncio.get_running_loop().run_in_executor(None, self._store.append, record, content)
-            except OSError as error:
-                self._lose(lines, f"its file cannot be written: {error.strerror}")
-            else:
-                record.size_bytes += len(content)
-                record.requests += len(lines)
-                await self._save()
+        return lines
+
+    def _let_go(self, lines: Sequence[bytes]) -> None:
+        """They are kept elsewhere now: there is room for others."""
         self._waiting_bytes -= sum(map(len, lines))
         if self.is_open:
-            self._most = record.limit
-
-    def _lose(self, lines: Sequence[bytes], reason: str) -> None:
-        self.record.missed += len(lines)
-        self.end(reason)
-        self.record.reason = reason  # also where it had been stopped already
-
-    async def _save(self) -> None:
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, self._store.save, self.record)
-        except OSError as error:
-            log.warning("the record of the capture %s cannot be written: %s", self.record.id, error.strerror)
-
-    # Its end.
-
-    def end(self, reason: str) -> None:
-        if self.is_open:
-            self.is_open, self._most = False, 0
-            self.record.state, self.record.reason = STOPPED, reason
-            self.record.ended_s = self._clock.now_s()
-            self._is_due.set()
-            self._on_end(self)
+            self._most = self.record.limit
 
     def break_off(self) -> None:
         """A line could not be made. The request is answered all the same: it may have written already."""
         log.exception("the capture %s ends", self.record.id)
         self.end("a request could not be recorded; the server's log has the reason")
-
-    async def finish(self) -> None:
-        """Wait until everything of a capture that has ended is written."""
-        await asyncio.wait([self._task])
 
 
 class Recording:
@@ -221,13 +165,3 @@ class Recording:
         if notes:
             notes[0].charge_ru = failure.charge_ru
         self.add(notes, parts)
-
-
-def _compressed(lines: Sequence[bytes]) -> bytes:
-    made = zlib.compressobj(_LEVEL, zlib.DEFLATED, 31)
-    return made.compress(b"".join(lines)) + made.flush()
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.error("a capture has ended", exc_info=task.exception())

@@ -17,14 +17,14 @@ from armillary.account.catalog.container_state import Body
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.visits import visits
-from armillary.account.visits.visits import Done, Session, Visit, check_session
+from armillary.account.visits.visits import Done, Session, Visit, Writes, check_session
 from armillary.errors import Failure, Kind, Reason, bad_request
 from armillary.model.items import strip_system_properties, validate_name
 from armillary.model.keys import Key
 from armillary.model.resources import ResourceType
 from armillary.model.sendable import LOCAL
 from armillary.partition.budget import HUNDREDTHS, WRITE_DEPOSIT, Ask
-from armillary.partition.operations import Operation, Outcome, Result
+from armillary.partition.operations import Result
 from armillary.partition.partition import Partition
 from armillary.scripts.calls import Trace as Trace
 from armillary.scripts.functions import DocumentFunctions, QueryFunctions
@@ -70,7 +70,7 @@ class Attempts:
 
     count: int = 0
     ends_s: float = 0.0
-    written: Sequence[tuple[Operation, Outcome]] = ()
+    written: Writes = ()
 
 
 class ScriptVisit(Visit[Done]):
@@ -129,6 +129,12 @@ class ScriptVisit(Visit[Done]):
                 run.outcome = Result.READ
             notes.insert(0, run)
         return spread(notes, done.charge_ru) if done is not None else notes
+
+    def written(self) -> Writes:
+        return self.attempts.written
+
+    def adopt_written(self, written: Writes) -> None:
+        self.attempts.written = written
 
     def is_tried_again(self, failure: Failure) -> bool:
         if failure.kind is Kind.RETRY_WITH:

@@ -21,10 +21,11 @@ from armillary.errors import Failure, Kind
 from armillary.model.sendable import Sendable
 from armillary.partition.budget import READ_DEPOSIT, Ask
 from armillary.partition.meter import Meter
-from armillary.partition.operations import MemberFailed, Result
+from armillary.partition.operations import MemberFailed, Operation, Outcome, Result
 from armillary.partition.partition import Partition
 
 Session = Mapping[int, int]  # range id -> lsn
+Writes = Sequence[tuple[Operation, Outcome]]
 
 
 class Charged(Protocol):
@@ -66,6 +67,13 @@ class Visit(Sendable, ABC, Generic[Done]):
         if done is not None:
             note.outcome, note.charge_ru = Result.READ, done.charge_ru
         return (note,)
+
+    def written(self) -> Writes:
+        """What it has written that neither it nor its answer says: for captures in the process that has sent it."""
+        return ()
+
+    def adopt_written(self, written: Writes) -> None:
+        """Take over what `written` has returned where it was run."""
 
     def pay(self, done: Done, meter: Meter, ticket: int, ask: Ask | None) -> None:
         done.charge_ru = meter.spend(done.charge_ru, self.epk, ticket, ask)

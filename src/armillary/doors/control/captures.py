@@ -48,18 +48,19 @@ async def start_capture(call: Call) -> Response:
 async def list_captures(call: Call) -> Response:
     call.query()
     container = call.container()
+    await call.account.captures.gather()
     captures = [_shown(each) for each in call.account.captures.of_container(container.record.rid)]
     return call.answer({"captures": captures})
 
 
 async def show_capture(call: Call) -> Response:
     call.query()
-    return call.answer(_shown(_found(call)))
+    return call.answer(_shown(await _found(call)))
 
 
 async def stop_capture(call: Call) -> Response:
     call.fields("the end of a capture").end()
-    record = _found(call)
+    record = await _found(call)
     await asyncio.sleep(0)
     await call.account.captures.stop(record)
     return call.answer(_shown(record))
@@ -67,7 +68,7 @@ async def stop_capture(call: Call) -> Response:
 
 async def delete_capture(call: Call) -> Response:
     call.query()
-    record = _found(call)
+    record = await _found(call)
     await asyncio.sleep(0)
     await call.account.captures.delete(record)
     return call.answer({"deleted": record.id})
@@ -76,7 +77,7 @@ async def delete_capture(call: Call) -> Response:
 async def send_part(call: Call) -> Response:
     """The parts of a capture's file, from 0. 204: there are no more."""
     call.query()
-    record, number = _found(call), part_number(call.names[3])
+    record, number = await _found(call), part_number(call.names[3])
     await asyncio.sleep(0)
     part = await call.account.captures.part(_names(call.container()), record, number)
     return BareResponse(204, BINARY, b"") if part is None else BareResponse(200, BINARY, part)
@@ -86,13 +87,14 @@ async def tell_secret(call: Call) -> Response:
     """The secret of its digests: with it, digests of known values can be computed and compared. Not for credentials
     that may only read."""
     call.fields("a secret").end()
-    record = _found(call)
+    record = await _found(call)
     container = call.container()
     audit.record("capture.secret", database=container.database.name, container=container.name, id=record.id)
     return call.answer({"id": record.id, "secret": record.secret})
 
 
-def _found(call: Call) -> CaptureRecord:
+async def _found(call: Call) -> CaptureRecord:
+    await call.account.captures.gather()
     return call.account.captures.find(call.container().record.rid, call.names[2])
 
 

@@ -72,7 +72,7 @@ class SqlDoor:
     ) -> None:
         """`signing_clock`: the time that dates of signatures are compared with, if the account's clock can be moved."""
         self.account = account
-        account.captures.statuses = _STATUSES
+        account.captures.statuses.update(_STATUSES)
         self.throttle: SignInThrottle | None = None  # of failed sign-ins
         self.advertised: str | None = None  # HOST:PORT that clients are told to use, if not the one they came to
         self.queries: QueryMode = queries

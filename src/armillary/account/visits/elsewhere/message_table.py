@@ -72,6 +72,10 @@ CLASSES: Final = {
     "fire-rule": f"{_PROCESSES}.server_controls:FireRule",
     "record-event": f"{_PROCESSES}.server_controls:RecordEvent",
     "fault-rule": "armillary.account.faults:FaultRule",
+    "capture-record": "armillary.account.captures.capture_store:CaptureRecord",
+    "script-step": "armillary.scripts.calls:Step",
+    "take-share": f"{_PROCESSES}.capture_shares:TakeShare",
+    "share-taken": "armillary.account.captures.share_recorder:ShareTaken",
     "clock-position": "armillary.clock:ClockPosition",
     # Moments of all processes, pinned stores, restores.
     "hold-begun": f"{_PROCESSES}.moments.holds:HoldBegun",

@@ -124,6 +124,7 @@ class PartitionElsewhere(Partition):
             self.adopt(answered.figures)
         done: Done | None = answered.done
         if done is not None and is_counted and container.recording is not None:
+            visit.adopt_written(answered.written)
             container.recording.add(visit.notes(done), (self.range.id,))
         return done
 

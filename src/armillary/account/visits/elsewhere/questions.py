@@ -9,7 +9,7 @@ from armillary import limits
 from armillary.account.visits import visits
 from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
 from armillary.account.visits.view_readings import ViewReading, read_view
-from armillary.account.visits.visits import Visit
+from armillary.account.visits.visits import Visit, Writes
 from armillary.errors import Failure, Kind
 from armillary.partition.budget import HUNDREDTHS, Ask
 from armillary.partition.meter import NOT_COUNTED
@@ -32,6 +32,7 @@ class Answered:
     done: Any
     figures: Figures | None = None
     next_range: int = 0  # of the map of ranges as the place knows it
+    written: Writes = ()  # where captures run
 
 
 @dataclass(slots=True)
@@ -60,7 +61,8 @@ class Asked(Question):
             done = await visits.run_uncounted_at(container, partition, visit)
         if done is None:
             await partition.released()
-        return Answered(done, figures_of(partition), container.state.next_range)
+        written = visit.written() if container.recording is not None else ()
+        return Answered(done, figures_of(partition), container.state.next_range, written)
 
 
 @dataclass(slots=True)

@@ -49,6 +49,7 @@ class OpeningFurther:
         account.controls.runtime = runtime
         await account.controls.ask()
         await account.begin()
+        await account.controls.ask()  # again: captures are of containers that are open now
         opened.push_async_callback(account.close)
         self.here.open(account)
         return account

@@ -215,6 +215,8 @@ class ServerProcess:
 
     async def _stop_listening(self) -> None:
         await self._open.aclose()
+        if self._account is not None:
+            await self._account.captures.gather()  # while the others are there
         self._channel.send(Done())
 
     # Other processes.
