@@ -51,7 +51,7 @@ def items(server: ServerProcess) -> list[str]:
 
 def test_a_server_becomes_a_cluster_and_a_server_again(tmp_path: Path, postgres: PostgresServer) -> None:
     data = tmp_path / "data"
-    single = ServerProcess.start(data)
+    single = ServerProcess.start(data, "--processes", "1")  # that of several is refused
     write(single, "of the server")
     assert "is in use by process" in command("init", "--from", str(data), "--cluster", postgres.url(), NODE[0], code=2)
     single.stop()

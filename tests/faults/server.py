@@ -29,7 +29,9 @@ class Server:
         self.port = port
         self._given_port = port
         is_node = durability is None
-        given = arguments if is_node or {*SETTINGS[:1]} & {*arguments} else (*SETTINGS, *arguments)
+        # Defects are planted in the program that is started, and not in those that it starts.
+        is_alone = is_node or command is not ARMILLARY or {*SETTINGS[:1]} & {*arguments}
+        given = arguments if is_alone else (*SETTINGS, *arguments)
         self._arguments = given if is_node else ("--durability", str(durability), *given)
         self._command = command
         self._server: Forked | None = None

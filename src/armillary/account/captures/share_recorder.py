@@ -31,8 +31,8 @@ class Shares(Protocol):
 
 
 class ShareRecorder(Recorder):
-    """The share of a capture that a process records which does not write it. Lines that
-    are not asked for in time are counted as missed, as where a disk is too slow."""
+    """The share of a capture that a process records which does not write it. Lines that are not asked for in
+    time are counted as missed, as where a disk is too slow."""
 
     def __init__(
         self, record: CaptureRecord, key: PartitionKeyDefinition | None, statuses: Statuses, clock: Clock
