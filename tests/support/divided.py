@@ -204,8 +204,14 @@ class Links:
         if found is None:
             place: Place = self.links[number].asker
             rid, first_lsn = container.record.rid, container.state.first_lsn
-            given = place, rid, held.range, held.clock, lambda: container.map, first_lsn
-            made = StandIn(held, self.spread, *given)
+            key_range, real = held.range, ref(held)  # parents of splits must not be held
+
+            def present() -> Partition | None:
+                now, of = container.map.get(key_range.id), real()
+                is_served = now is not None and now.store == key_range.store and of is not None
+                return vars(of).get("stand_in") if is_served else None
+
+            made = StandIn(held, self.spread, place, rid, key_range, held.clock, present, first_lsn)
             found = vars(held)["stand_in"] = made
         return found
 

@@ -44,7 +44,7 @@ class OneProcess:
         self.clock = clock
         self.replica = CatalogReplica()
         self.here = ProcessHere(Places(number, count, clock), self.replica, clock)
-        self.divided = DividedEngine(engine, number, self.replica)
+        self.divided = DividedEngine(self.replica, {number: engine})
         self.divided.drop_elsewhere = self.here.drop_store
         self.account = DividedAccount(self.divided, clock, AccountSettings(), self.here)
         self.connections: dict[int, ProcessConnection] = {}

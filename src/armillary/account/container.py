@@ -34,7 +34,8 @@ from armillary.partition.partition import Partition
 from armillary.partition.schema import Cap, Schema
 from armillary.storage.engine import Engine
 
-# Makes the stand-in for a partition that another process holds; None: this one holds it.
+# Makes the stand-in for a partition that another process holds, or one that another may come to hold; None: this
+# process holds it for good.
 StandIns = Callable[["Container", KeyRange], Partition | None]
 
 
@@ -266,6 +267,15 @@ class Container:
         # New objects, so that iterations over the old ones go on undisturbed.
         self.partitions = live | {child.range.id: child for child in children}
         self.map = new_map
+
+    def exchange(self, partition: Partition) -> None:
+        """Have another object serve a range: the place of its store has another holder."""
+        range_id = partition.range.id
+        former = self.partitions[range_id]
+        self._left[former.meter] = range_id
+        self._replaced.add(former)
+        self.partitions = self.partitions | {range_id: partition}
+        self.forget(former.meter)
 
     @property
     def meters(self) -> list[Meter]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from armillary import limits
 from armillary.account.catalog.allocation import place_of_store
-from armillary.account.catalog.catalog import Catalog
+from armillary.account.catalog.catalog import Catalog, Guard
 from armillary.account.catalog.records import Record
 from armillary.account.cluster_operations import ClusterOperations
 from armillary.account.container import Container, StandIns
@@ -106,6 +106,11 @@ class Registry:
     def holds(self, store: int) -> bool:
         """Whether a store is in the engine of this process."""
         return self.stand_ins is None or place_of_store(store) == self.place
+
+    def place_guard(self, store: int) -> Guard | None:
+        """Refuses a change of the catalog that was decided where a store was held, when it has another holder by then;
+        None: it never has."""
+        return None
 
     async def refresh_figures(self, key_count: int = 0) -> None:
         """Before figures of partitions are shown: ask the processes that hold them. `key_count`: of the busiest keys of

@@ -29,6 +29,7 @@ Place = tuple[bytes, int]  # the container's rid and the range's id
 Steps = AsyncGenerator[None, None]  # each step is a slice of work
 
 
+_MOVING = (Kind.RANGE_BUSY, Kind.RANGE_GONE)  # another partition or process goes on with it
 _SHOWN = {"expiry": "ttl", "log": "log", "look": "scan"}  # what metrics call the kinds of work
 
 
@@ -86,6 +87,12 @@ class Rounds:
             self._looks.pop(place, None)
             self._thinned.pop(place, None)
 
+    def forget(self, container: Container, range_ids: Collection[int]) -> None:
+        """Forget what is known about some partitions: other processes hold them."""
+        for range_id in range_ids:
+            self._looks.pop((container.record.rid, range_id), None)
+            self._thinned.pop((container.record.rid, range_id), None)
+
     async def _collect(self, throttle: Throttle) -> None:
         served = {(each.record.rid, range_id) for each in self._registry.containers for range_id in each.partitions}
         for place in (self._looks.keys() | self._thinned.keys()) - served:  # split or merged meanwhile
@@ -129,7 +136,7 @@ class Rounds:
             return False
         except Failure as failure:
             # A full disk or the like: clients that write are told; upkeep comes again.
-            if failure.kind is not Kind.RANGE_BUSY and not job.container.is_retired:
+            if failure.kind not in _MOVING and not job.container.is_retired:
                 log.warning("upkeep of %s stopped: %s", job.container.link, failure.message)
             return False
         except Exception:  # a defect met in one container must not end the upkeep of the others

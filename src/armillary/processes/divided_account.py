@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.allocation import place_of_store
-from armillary.account.catalog.catalog import SECRET
+from armillary.account.catalog.catalog import SECRET, Guard
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.registry import AccountSettings
@@ -28,25 +28,35 @@ from armillary.model.resources import ResourceType, rid_bytes
 from armillary.partition.partition import Partition
 from armillary.partition.told_meter import ToldMeter
 from armillary.processes.capture_shares import SharesOfOthers
+from armillary.processes.catalog_owner import FIRST
+from armillary.processes.divided_engine import DividedEngine, Leads, held_elsewhere
 from armillary.processes.divided_reshaper import DividedReshaper
+from armillary.processes.held.held_places import HeldPlaces
+from armillary.processes.held.led_partitions import LedPartition
 from armillary.processes.partition_questions import RestatePartition
 from armillary.processes.places import ProcessHere, ask_once
 from armillary.processes.server_controls import Controls
 from armillary.processes.told_figures import FiguresOfOthers
-from armillary.processes.transactions.spanning import SpanningHere
+from armillary.processes.transactions.spanning import NoSpanning, SpanningHere
 from armillary.storage.engine import Engine
 
 log = logging.getLogger(__name__)
 
 
 class DividedAccount(Account):
-    def __init__(self, engine: Engine, clock: Clock, settings: AccountSettings, here: ProcessHere) -> None:
+    def __init__(self, engine: DividedEngine, clock: Clock, settings: AccountSettings, here: ProcessHere) -> None:
+        self._plans = FIRST in engine.held
         super().__init__(engine, clock, settings)
         self.here = here
+        self.held = engine.held  # places
+        self._held_places = HeldPlaces(self, self, engine, here)
+        self._leads = engine.leads
         self.place = here.number
         self.other_places = here.places.others
         self.stand_ins = self._stand_in
-        self.spanning = here.transactions = self.transactions = SpanningHere(self, here)
+        here.transactions = self.transactions = SpanningHere(self, here)
+        self._is_fixed = here.number in engine.held and not engine.leads  # it holds one place for good
+        self.spanning = self.transactions if self._is_fixed else NoSpanning()
         self.reshaper = self.divided_reshaper = DividedReshaper(self, self.budgets, here.places)
         self.rounds = Rounds(self, self.reshaper)
         self._figures = FiguresOfOthers(self, here, self.divided_reshaper, takes_rows=self.plans)
@@ -65,7 +75,8 @@ class DividedAccount(Account):
     async def begin(self) -> None:
         if self.plans:
             await super().begin()
-            await self.transactions.open()
+            if self._is_fixed:
+                await self.transactions.open()
             return
         await self.catalog.load()
         self._adopt_secret(await self.catalog.kept_setting(SECRET))
@@ -75,20 +86,64 @@ class DividedAccount(Account):
             await self.enter(record)
         for offer in self.catalog.of_type(ResourceType.OFFER):
             self.budgets.assign_offer(offer)
-        await self.transactions.open()
+        if self._is_fixed:
+            await self.transactions.open()
         self._begin_upkeep()
         self.begin_history()
 
     async def close(self, reason: Failure | None = None) -> None:
+        await self._held_places.close()
         await self.transactions.close()
         await super().close(reason)
+
+    @property
+    def plans(self) -> bool:
+        return self._plans
 
     @property
     def place_count(self) -> int:
         return self.here.places.count
 
     def reaches(self, place: int) -> bool:
-        return place == self.place or place in self.here.places.others
+        return place in self.held or place < self.here.places.count
+
+    def holds(self, store: int) -> bool:
+        return place_of_store(store) in self.held
+
+    def place_guard(self, store: int) -> Guard | None:
+        return self._held_places.guard(store)
+
+    # Places whose holders change.
+
+    async def enter_place(self, place: int, engine: Engine, leads: Leads) -> None:
+        """Hold a place, which no other process holds any more: its partitions serve when this returns. `leads`: whether
+        that is still so. If it fails, the place is not held."""
+        await self._held_places.enter(place, engine, leads)
+
+    async def leave_place(self, place: int) -> None:
+        """Do not hold a place any more. Requests to it that come, or have done nothing yet, are asked of its next
+        holder; what its engine has accepted is answered."""
+        self._held_places.leave(place)
+
+    async def entered(self, container: Container) -> None:
+        """This process has come to hold partitions of a container."""
+        await container.keep_versions()
+        self.reshaper.enter(container)
+        self.budgets.assign(container)
+
+    def left(self, container: Container, range_ids: Collection[int]) -> None:
+        """Other processes hold these partitions of a container."""
+        self.rounds.forget(container, range_ids)
+        for range_id in range_ids:
+            task = self._restating_parts.pop((container.record.rid, range_id), None)
+            if task is not None:
+                task.cancel()
+        self.divided_reshaper.follow(container)
+        self.budgets.assign(container)
+
+    def _serve(self, container: Container) -> None:
+        super()._serve(container)
+        self._held_places.match(container)
 
     def _adopt_secret(self, stored: bytes | None) -> None:
         assert stored is not None, "the first process makes it before it starts others"
@@ -96,11 +151,21 @@ class DividedAccount(Account):
 
     def _stand_in(self, container: Container, key_range: KeyRange) -> Partition | None:
         place = place_of_store(key_range.store)
-        if place == self.place:
-            return None
-        rid, first_lsn = container.record.rid, container.state.first_lsn
-        asked = self.here.places[place]
-        return PartitionElsewhere(asked, rid, key_range, self.clock, lambda: container.map, first_lsn)
+        if place in self.held:
+            return self.led_partition(container, key_range) if place in self._leads else None
+        rid, range_id = container.record.rid, key_range.id
+        return PartitionElsewhere(
+            self.here.places[place],
+            rid,
+            key_range,
+            self.clock,
+            lambda: container.partitions.get(range_id),
+            container.state.first_lsn,
+        )
+
+    def led_partition(self, container: Container, key_range: KeyRange) -> LedPartition:
+        store, leads = self.engine.store(key_range.store), self._leads[place_of_store(key_range.store)]
+        return LedPartition(store, container.schema, key_range, self.clock, container.state.first_lsn, leads)
 
     async def refresh_figures(self, key_count: int = 0) -> None:
         await self._figures.refresh(key_count)
@@ -158,6 +223,7 @@ class DividedAccount(Account):
                 await child.open()
             parents = [each for each in container.partitions.values() if new_map.get(each.range.id) is None]
             container.take_over(new_map, children)
+            self._held_places.match(container)
             own = [each for each in parents if not each.is_elsewhere]
             for parent in own:
                 if not parent.is_held:
@@ -210,10 +276,12 @@ class DividedAccount(Account):
         if not isinstance(partition, PartitionElsewhere):
             await super().restate_partition(container, partition)
             return
-        place = self.here.places[partition.place.number]
         question = RestatePartition(container.record.rid, partition.range.id, container.schema.rules.number)
-        while not await ask_once(place, question, limits.VISIT_SECONDS_MAX):
+        while not partition.is_moved and not await ask_once(partition.place, question, limits.VISIT_SECONDS_MAX):
             pass
+        present = container.partitions.get(partition.range.id)
+        if present is not None and present is not partition:
+            await self.restate_partition(container, present)
 
     async def restate_part(self, container: Container, range_id: int, rules_number: int, wait_s: float) -> bool:
         """The first process asks for it. Whether it is done after the given time; it goes on otherwise."""
@@ -225,8 +293,10 @@ class DividedAccount(Account):
                 return False
             await self.clock.sleep(limits.RESHAPE_POLL_SECONDS)
         partition = container.partitions.get(range_id)
-        if partition is None or partition.is_elsewhere:
+        if partition is None:
             return True
+        if partition.is_elsewhere:
+            raise held_elsewhere()
         part = container.record.rid, range_id
         task = self._restating_parts.get(part)
         if task is None:

@@ -18,7 +18,7 @@ from armillary.account.reshaping.split_planner import Reshaper
 from armillary.account.reshaping.told_reshapes import ReshapeTold, ToldReshape, told_of
 from armillary.account.throughput.budgets import Budgets
 from armillary.account.visits.elsewhere.place import LocalPlace, Question
-from armillary.errors import bad_request
+from armillary.processes.divided_engine import held_elsewhere
 from armillary.processes.places import Places, ProcessPlace, ask_once
 
 
@@ -38,6 +38,7 @@ class BeginSplit(Question):
 
     async def answer(self, here: LocalPlace) -> ReshapeTold:
         reshaper, container = here.account.reshaper, here.container(self.container)
+        _check_here(container, self.range_id)
         reshape = await reshaper.split(container, self.range_id, self.boundary, self.reason)
         return told_of(reshape, is_paused=reshaper.is_paused(reshape))
 
@@ -54,8 +55,9 @@ class BeginMerge(Question):
         return self.id
 
     async def answer(self, here: LocalPlace) -> ReshapeTold:
-        reshaper = here.account.reshaper
-        reshape = await reshaper.merge(here.container(self.container), self.low_id, self.high_id)
+        reshaper, container = here.account.reshaper, here.container(self.container)
+        _check_here(container, self.low_id)
+        reshape = await reshaper.merge(container, self.low_id, self.high_id)
         return told_of(reshape, is_paused=reshaper.is_paused(reshape))
 
 
@@ -88,6 +90,12 @@ class AdvanceReshapes(Question):
         return sum(reshaper.advance(each) for each in _running(here, self.container, self.number))
 
 
+def _check_here(container: Container, range_id: int) -> None:
+    partition = container.partitions.get(range_id)
+    if partition is not None and partition.is_elsewhere:
+        raise held_elsewhere()  # by now
+
+
 def _running(here: LocalPlace, rid: bytes, number: int) -> list[Reshape]:
     return [each for each in here.account.reshaper.running(here.container(rid)) if each.number == number]
 
@@ -111,8 +119,8 @@ class DividedReshaper(Reshaper):
 
     def _place_of(self, container: Container, range_id: int) -> ProcessPlace | None:
         """None: it is here."""
-        process = place_of_store(container.partition_by_id(str(range_id)).range.store)
-        return self._places[process] if process != self._places.number else None
+        partition = container.partition_by_id(str(range_id))
+        return self._places[place_of_store(partition.range.store)] if partition.is_elsewhere else None
 
     async def _split(
         self, container: Container, range_id: int, boundary: bytes | None, reason: str, reservation: Reservation
@@ -128,12 +136,7 @@ class DividedReshaper(Reshaper):
 
     async def merge(self, container: Container, low_id: int, high_id: int) -> Reshape:
         low, high = [self._place_of(container, each) for each in (low_id, high_id)]
-        if low is not high:
-            raise bad_request(
-                f"The ranges {low_id} and {high_id} are held by different processes of the server: only those of one "
-                "process can be merged."
-            )
-        if low is None:
+        if low is None or low is not high:
             return await super().merge(container, low_id, high_id)
         question = BeginMerge(low.new_write_id(), container.record.rid, low_id, high_id)
         told: ReshapeTold = await ask_once(low, question, limits.VISIT_SECONDS_MAX)

@@ -7,6 +7,7 @@ from typing import Protocol, cast
 
 from armillary.account.container import Container
 from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
+from armillary.processes.divided_engine import held_elsewhere
 
 _RESTATE_WAIT_S = 5.0
 
@@ -33,11 +34,14 @@ class ProcessReady(Told):
 
 @dataclass(slots=True)
 class DropStore(Question):
-    """Empty a store that the catalog has given up."""
+    """Empty a store that the catalog has given up. The catalog asks again if this process does not hold it, or not any
+    more."""
 
     number: int
 
     async def answer(self, here: LocalPlace) -> None:
+        if not here.account.holds(self.number):
+            raise held_elsewhere()
         await here.account.engine.drop(self.number)
 
 

@@ -13,7 +13,7 @@ from armillary.account.account import Account
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
 from armillary.account.visits.elsewhere.link import Link
-from armillary.account.visits.elsewhere.place import Lost, Question, Told, Unreached, no_answer
+from armillary.account.visits.elsewhere.place import Lost, Place, Question, Told, Unreached, no_answer
 from armillary.account.visits.elsewhere.remembered_answers import RememberedAnswers, WriteIds
 from armillary.clock import Clock
 from armillary.errors import Failure
@@ -84,7 +84,7 @@ class ProcessPlace:
         self.link = link if is_ready else None
 
 
-async def ask_once(place: ProcessPlace, question: Question, limit_s: float) -> Any:
+async def ask_once(place: Place, question: Question, limit_s: float) -> Any:
     """The answer; a lost connection and a late answer are Failures."""
     try:
         return await place.ask(question, limit_s=limit_s)

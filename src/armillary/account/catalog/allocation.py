@@ -59,13 +59,19 @@ def new_store_number(txn: Txn, place: int = 0) -> int:
 
 
 def place_of_store(number: int) -> int:
-    """The process that holds a store, where partitions are spread over several (`armillary serve --processes`)."""
+    """Where a store is, if partitions are spread over several processes (`armillary serve --processes`), each of which
+    holds one place, or over several logs of a cluster, each of which is one."""
     return number >> _PLACE_BITS
 
 
 def transactions_store(place: int) -> int:
     """The store in which a process keeps what it has promised to transactions over several processes, and decided."""
     return place << _PLACE_BITS | _OF_TRANSACTIONS
+
+
+def are_together(store: int, other: int) -> bool:
+    """Whether one engine holds two stores, so that a transaction can be of both."""
+    return place_of_store(store) == place_of_store(other)
 
 
 def count(txn: Txn, name: bytes) -> int:

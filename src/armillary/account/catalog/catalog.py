@@ -27,7 +27,7 @@ from armillary.account.catalog.allocation import (
 )
 from armillary.account.catalog.catalog_events import Tell, report_changes
 from armillary.account.catalog.container_state import Body, ContainerState
-from armillary.account.catalog.records import Record, check_etag, creation_order_of
+from armillary.account.catalog.records import RECORDS, Record, check_etag, creation_order_of, entries_of, record_key
 from armillary.account.catalog.unknown_outcomes import OutcomeResolver
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
@@ -39,10 +39,11 @@ _log = logging.getLogger(__name__)
 
 CATALOG_STORE = 0
 SECRET = "secret"  # the setting whose value signs tokens; made once for each account
-_RECORDS, _SETTINGS = b"r", b"s"
+_SETTINGS = b"s"
 _LEFT_LSN = b"left-lsn"
 
 Reserved = TypeVar("Reserved")
+Guard = Callable[[View], None]
 
 
 _OWNERS = (ResourceType.DATABASE, ResourceType.CONTAINER, ResourceType.USER)
@@ -55,7 +56,7 @@ class Catalog:
         self._clock = clock
         # Held during a change; several processes share one.
         self.lock: AbstractAsyncContextManager[object, None] = asyncio.Lock()
-        self._outcomes: OutcomeResolver[Record] = OutcomeResolver(self._store, clock, _entries)
+        self._outcomes: OutcomeResolver[Record] = OutcomeResolver(self._store, clock, entries_of)
         self._records: dict[tuple[ResourceType, bytes], Record] = {}
         self._names: dict[tuple[ResourceType, bytes], dict[str, Record]] = {}
         self._offers: dict[str, Record] = {}  # by the rid of what they are for
@@ -73,7 +74,7 @@ class Catalog:
         """Read all records, and write nothing."""
 
         def load(view: View) -> tuple[list[bytes], bytes | None]:
-            return [packed for _, packed in view.scan(_RECORDS, _after(_RECORDS))], view.get(_LEFT_LSN)
+            return [packed for _, packed in view.scan(RECORDS, _after(RECORDS))], view.get(_LEFT_LSN)
 
         records, left_lsn = await self._store.read(load)
         for packed in records:
@@ -129,7 +130,7 @@ class Catalog:
         that changed them has made it."""
         removed, added = [], []
         for key, value in written.items():
-            if key[:1] == _RECORDS:
+            if key[:1] == RECORDS:
                 type_word, _, rid = key[1:].partition(b"/")
                 former = self.get(ResourceType(type_word.decode()), rid)
                 removed += [former] if former is not None else []
@@ -232,9 +233,9 @@ class Catalog:
             def run(txn: Txn) -> list[Record]:
                 self._put_left_lsn(txn, removed)
                 for record in removed:
-                    txn.delete(_record_key(record))
+                    txn.delete(record_key(record))
                 for record in added:
-                    txn.put(_record_key(record), record.pack())
+                    txn.put(record_key(record), record.pack())
                 for number in finished:
                     txn.delete(store_key(UNFINISHED, number))
                 for number in garbage:
@@ -291,7 +292,7 @@ class Catalog:
             etag=etag,
             self_link=resources.self_link(owner.self_link if owner is not None else "", resource_type, rid),
         )
-        txn.put(_record_key(record), record.pack())
+        txn.put(record_key(record), record.pack())
         return record
 
     async def replace(
@@ -322,7 +323,7 @@ class Catalog:
                 changed = replace(present, name=new_name, body=body, ts=ts, etag=etag)
                 if state is not None:
                     changed.state = state(present.state)
-                txn.put(_record_key(changed), changed.pack())
+                txn.put(record_key(changed), changed.pack())
                 return [changed]
 
             async def enter(made: list[Record]) -> None:
@@ -341,11 +342,12 @@ class Catalog:
         on_changed: Callable[[], None] | None = None,
         is_freeing: bool = False,
         waits: bool = False,
+        guard: Guard | None = None,
     ) -> None:
         """Change a record's state, which clients do not see: etag and timestamp stay. `change` makes the new state of
         the present one, with a source of new store numbers, and may refuse by raising. `garbage`: stores that are not
         needed any more, for `collect_garbage`. `on_changed` as in `replace`. `waits`: wait until the outcome is known,
-        so that a failure means that nothing was changed."""
+        so that a failure means that nothing was changed. `guard`: may refuse by raising, in the transaction."""
         self._outcomes.check()
         async with self.lock:
             present = self.get(record.type, record.rid)
@@ -353,8 +355,10 @@ class Catalog:
                 raise Failure(Kind.NOT_FOUND, f"{record.type.value} '{record.name}' was deleted meanwhile.")
 
             def run(txn: Txn) -> list[Record]:
+                if guard is not None:
+                    guard(txn)
                 changed = replace(present, state=change(present.state, partial(new_store_number, txn)))
-                txn.put(_record_key(changed), changed.pack())
+                txn.put(record_key(changed), changed.pack())
                 for number in garbage:
                     garbage_stores.mark(txn, number)
                 return [changed]
@@ -375,6 +379,7 @@ class Catalog:
         on_changed: Callable[[], None] | None = None,
         is_freeing: bool = False,
         waits: bool = False,
+        guard: Guard | None = None,
     ) -> None:
         """`change_state` for the state of a container."""
 
@@ -382,7 +387,7 @@ class Catalog:
             return change(ContainerState.parse(state), new_store).to_json()
 
         await self.change_state(
-            record, converted, garbage=garbage, on_changed=on_changed, is_freeing=is_freeing, waits=waits
+            record, converted, garbage=garbage, on_changed=on_changed, is_freeing=is_freeing, waits=waits, guard=guard
         )
 
     async def delete(
@@ -400,7 +405,7 @@ class Catalog:
             def run(txn: Txn) -> list[Record]:
                 self._put_left_lsn(txn, doomed)
                 for each in doomed:
-                    txn.delete(_record_key(each))
+                    txn.delete(record_key(each))
                     for number in each.stores:
                         garbage_stores.mark(txn, number)
                 return []
@@ -433,6 +438,10 @@ class Catalog:
 
     async def kept_setting(self, name: str) -> bytes | None:
         return await self._store.read(lambda view: view.get(_SETTINGS + name.encode()))
+
+    @staticmethod
+    def setting_in(view: View, name: str) -> bytes | None:
+        return view.get(_SETTINGS + name.encode())
 
     async def keep_setting(self, name: str, value: bytes) -> None:
         await self._store.write(lambda txn: txn.put(_SETTINGS + name.encode(), value))
@@ -481,15 +490,6 @@ class Catalog:
     async def collect_garbage(self) -> None:
         """Empty the stores that were marked as garbage; resumed at the next start after a crash."""
         await garbage_stores.collect(self._store, self._engine)
-
-
-def _entries(removed: Sequence[Record], added: Sequence[Record]) -> dict[bytes, bytes | None]:
-    """What is stored when these were removed and those added."""
-    return {_record_key(record): None for record in removed} | {_record_key(each): each.pack() for each in added}
-
-
-def _record_key(record: Record) -> bytes:
-    return _RECORDS + record.type.value.encode() + b"/" + record.rid
 
 
 def _after(space: bytes) -> bytes:

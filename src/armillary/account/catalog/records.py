@@ -4,7 +4,7 @@ stored form is one JSON array.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -12,6 +12,8 @@ import orjson
 from armillary.account.catalog.container_state import Body, ContainerState, OfferState
 from armillary.errors import Failure, Kind
 from armillary.model.resources import ResourceType, rid_text
+
+RECORDS = b"r"  # the first byte of their keys
 
 
 @dataclass(slots=True)
@@ -111,3 +113,13 @@ def creation_order(resource_type: ResourceType, rid: bytes) -> bytes:
 
 def creation_order_of(record: Record) -> bytes:
     return creation_order(record.type, record.rid)
+
+
+def record_key(record: Record) -> bytes:
+    """Under which it is stored."""
+    return RECORDS + record.type.value.encode() + b"/" + record.rid
+
+
+def entries_of(removed: Sequence[Record], added: Sequence[Record]) -> dict[bytes, bytes | None]:
+    """What is stored when these were removed and those added."""
+    return {record_key(record): None for record in removed} | {record_key(each): each.pack() for each in added}

@@ -86,6 +86,7 @@ class OutcomeResolver(Generic[T]):
 
         def noted(txn: Txn) -> list[T]:
             nonlocal added
+            added = None  # it may run again, and refuse then
             added = run(txn)
             return added
 

@@ -20,9 +20,9 @@ from armillary.account.changes import feed_positions
 from armillary.account.changes.changes_elsewhere import ChangesElsewhere
 from armillary.account.changes.feed_positions import Positions, Stretch
 from armillary.account.container import Container
-from armillary.account.visits.page_walk import FeedOptions, PageWalk, SliceEnd
+from armillary.account.visits.page_walk import FeedOptions, PageWalk, SliceEnd, moved_or
 from armillary.account.visits.visits import session_behind
-from armillary.errors import bad_request
+from armillary.errors import Failure, bad_request
 from armillary.model import charges
 from armillary.model.documents import json_document, json_text
 from armillary.model.encoding import payload_of, unpack_header
@@ -134,7 +134,10 @@ class _ChangeWalk(PageWalk[ChangeReader]):
             return
         for reader in self._parts:
             reader.ticket = self._bill.enter(reader.partition, self._deposit)
-            reader.lsn = await reader.end_lsn()
+            try:
+                reader.lsn = await reader.end_lsn()
+            except Failure as failure:
+                raise moved_or(failure, reader.partition) from None
 
     def _check_positions(self) -> None:
         """On a node of a cluster that may be behind: refuse a position that another node has given."""
@@ -148,7 +151,11 @@ class _ChangeWalk(PageWalk[ChangeReader]):
         room = Room(
             self._options.page_items - len(page.items), limits.PAGE_BYTES_MAX - self._size_bytes, not page.items
         )
-        step = await self._parts[index].read(room, lambda: clock.elapsed_s() > slice_end_s)
+        reader = self._parts[index]
+        try:
+            step = await reader.read(room, lambda: clock.elapsed_s() > slice_end_s)
+        except Failure as failure:
+            raise moved_or(failure, reader.partition) from None
         page.items += step.items
         self._size_bytes += step.size_bytes
         self._reads_ru += sum([charges.read_ru(len(payload_of(each.stored))) for each in step.items])

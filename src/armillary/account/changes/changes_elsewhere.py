@@ -9,7 +9,7 @@ from armillary import limits
 from armillary.account.container import Container
 from armillary.account.visits.elsewhere.page_entries import Entry
 from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
-from armillary.account.visits.elsewhere.place import LocalPlace, Question, ask
+from armillary.account.visits.elsewhere.place import LocalPlace, Question
 from armillary.account.visits.elsewhere.questions import Figures, figures_of
 from armillary.account.visits.page_walk import Moved, Refusing
 from armillary.account.visits.visits import check_session
@@ -108,8 +108,8 @@ class ChangesElsewhere(ChangeReader):
         asked = ReadChanges(
             *place, self.lsn, self._last_lsn, room, self._since_s, self._has_versions, entry, self._session
         )
-        read: ChangesRead = await ask(self._at.place, asked, self._at.clock)
-        if read.figures is None:
+        read: ChangesRead | None = await self._at.asked(asked)
+        if read is None or read.figures is None:
             raise Moved(self._at)
         self._at.adopt(read.figures)
         if read.is_closed:

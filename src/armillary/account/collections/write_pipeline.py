@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from armillary import limits
+from armillary.account.catalog.allocation import are_together
 from armillary.account.container import Container
 from armillary.account.visits import visits
 from armillary.account.visits.write_visits import WriteMany, ready_all, run_together
@@ -128,7 +129,7 @@ class Ahead:
         self, places: dict[Partition, list[int]], batch: Sequence[Operation], at: int
     ) -> list[Outcome] | None:
         end = at + len(batch)
-        if any(partition.is_elsewhere for partition in places):
+        if any(partition.is_elsewhere for partition in places) or not _are_together(places):
             return await self._attempt_elsewhere(places, batch, at)
         shares = {partition: [batch[place] for place in own] for partition, own in places.items()}
         try:
@@ -148,7 +149,8 @@ class Ahead:
     async def _attempt_elsewhere(
         self, places: dict[Partition, list[int]], batch: Sequence[Operation], at: int
     ) -> list[Outcome] | None:
-        """With partitions of other processes there is neither one transaction for several of them nor a chain."""
+        """With partitions of other processes, or of several logs, there is neither one transaction for several of them
+        nor a chain."""
         if self._is_chained or len(places) > 1:
             return None
         (partition,) = places
@@ -183,3 +185,8 @@ class Ahead:
         if not self._is_chained:
             return [await partition.write_all(batch, record)]
         return [await partition.write_all(batch, record, lambda _view: guard(), note)]
+
+
+def _are_together(partitions: Collection[Partition]) -> bool:
+    stores = [each.range.store for each in partitions]
+    return all(are_together(stores[0], each) for each in stores[1:])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from armillary import limits, work
+from armillary.account.visits.page_walk import moved_or
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind
 from armillary.languages.sql.compiling.compile import BoundQuery
@@ -106,7 +107,10 @@ class Slice:
 
         execution = self.execution
         check = deadline(clock, clock.elapsed_s() if begun_s is None else begun_s, execution if can_end else None)
-        page = await self.partition.evaluate(lambda view: execution.step(view, max_items, max_bytes, is_due), check)
+        try:
+            page = await self.partition.evaluate(lambda view: execution.step(view, max_items, max_bytes, is_due), check)
+        except Failure as failure:
+            raise moved_or(failure, self.partition) from None
         if self.tally is not None:
             self.tally.add(Tally(page.counters, len(page.rows), clock.elapsed_s() - read_s))
         return page, is_out_of_time

@@ -40,10 +40,11 @@ class Retirement:
 
     def enter(self, container: Container) -> None:
         """Those that were retired before a restart have no readers."""
+        known = {each.store for each in self._retired}
         self._retired += [
             _Retired(container, each.store, 0.0, None, None)
             for each in container.state.retired
-            if self._holds(each.store)
+            if self._holds(each.store) and each.store not in known
         ]
 
     def add(self, container: Container, parents: Iterable[Partition]) -> None:
@@ -55,6 +56,10 @@ class Retirement:
     def leave(self, container: Container) -> None:
         """The container was deleted, and all its stores with it."""
         self._retired = [each for each in self._retired if each.container is not container]
+
+    def leave_stores(self, is_left: Callable[[int], bool]) -> None:
+        """Another process holds some stores: they are its to empty."""
+        self._retired = [each for each in self._retired if not is_left(each.store)]
 
     async def collect(self) -> None:
         """Empty the stores whose time is over. Returns when they are empty, also if another call has begun that. A
@@ -71,7 +76,8 @@ class Retirement:
                     if each in self._retired:
                         failures.append(failure)
                 else:
-                    self._retired.remove(each)
+                    if each in self._retired:
+                        self._retired.remove(each)
         if failures:
             raise failures[0]
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from armillary import limits
 from armillary.account.catalog.allocation import NewStore, place_of_store
+from armillary.account.catalog.catalog import Guard
 from armillary.account.catalog.container_state import ContainerState, ReshapeState
 from armillary.account.container import Container
 from armillary.account.events import EventKind, Events
@@ -64,12 +65,14 @@ class Reshape:
         self.waits_for: str | None = None  # why it does not go on
         self.is_switching = False  # it cannot be cancelled any more
         self.is_done = False
+        self.is_left = False  # this process does not hold the place of its parents any more
         self.task: asyncio.Task[None] | None = None
         self._registry = registry
         self._switching = switching
         self._reach = reach
         self._switched = switched
         self._throttle = throttle
+        self.store = container.partitions[entry.parents[0]].range.store
         self._transfer = self._new_transfer(entry)
         self._written_meanwhile = 0  # in the moment after the last hold
         self._is_fresh = is_fresh  # the children's stores are known to be empty
@@ -98,16 +101,16 @@ class Reshape:
         return [(target.low, target.high) for target in self._transfer.targets]
 
     async def run(self) -> None:
-        """Until it is done, or its container is gone."""
+        """Until it is done, its container is gone, or another process goes on with it."""
         await self._arrive(BEGUN)
-        while not self.is_done:
+        while not self.is_done and not self.is_left:
             try:
                 await self._attempt()
             except Overtaken:
                 continue
             except Failure as failure:
-                if self._entry() is None:
-                    return  # the container was deleted
+                if self._entry() is None or self.is_left:
+                    return  # the container was deleted, or the place of its parents has another holder
                 # A full disk or the like: writers get the error; the reshape waits.
                 self.waits_for = failure.message
                 log.warning("a reshape of %s waits: %s", self.container.link, failure.message)
@@ -155,7 +158,9 @@ class Reshape:
                 entries.append(entry)
             return replace(state, reshapes=tuple(entries))
 
-        await self._registry.catalog.change_container(self.container.record, change, garbage=garbage, waits=True)
+        await self._registry.catalog.change_container(
+            self.container.record, change, garbage=garbage, waits=True, guard=self._guard()
+        )
         entry = self._entry()
         assert entry is not None
         self._transfer = self._new_transfer(entry)
@@ -221,7 +226,9 @@ class Reshape:
                 self.is_switching = False
                 self._release()
                 raise Overtaken
-            parents = self._partitions()
+            parents = [each for each in self._partitions() if not each.is_elsewhere]
+            if self.is_left:
+                partitions = [self.container.new_partition(child) for child in children]
             self.container.take_over(new_map, partitions, self.reason)
             for parent in parents:
                 parent.move()
@@ -252,7 +259,9 @@ class Reshape:
 
         try:
             # After a failed sync only storage can tell whether the map was switched: that is waited for.
-            await self._registry.catalog.change_container(self.container.record, change, waits=True)
+            await self._registry.catalog.change_container(
+                self.container.record, change, waits=True, guard=self._guard()
+            )
             return True
         except Overtaken:
             return False
@@ -283,6 +292,9 @@ class Reshape:
         else:
             new_map = present.split(self.parents[0], entry.children[1].low, *stores)
         return new_map, [each for each in new_map.ranges if each.store in stores]
+
+    def _guard(self) -> Guard | None:
+        return self._registry.place_guard(self.store)
 
     def _entry(self) -> ReshapeState | None:
         """What the record says about it; None: it is done, or the container is gone."""

@@ -18,19 +18,18 @@ from functools import partial
 from itertools import pairwise
 
 from armillary import limits
-from armillary.account.catalog.allocation import NewStore, place_of_store
+from armillary.account.catalog.allocation import NewStore, are_together, place_of_store
 from armillary.account.catalog.container_state import ContainerState, ReshapeChild, ReshapeState
 from armillary.account.container import Container
 from armillary.account.registry import Registry
 from armillary.account.reshaping.reservations import Reservation
 from armillary.account.reshaping.retirement import Retirement
 from armillary.account.reshaping.split_and_merge import POINTS, Reshape, tell_point
+from armillary.account.reshaping.split_boundary import OneKey, boundary_in, width_of
 from armillary.account.throughput.budgets import Budgets
 from armillary.account.throughput.provisioning import throughput_of
 from armillary.errors import Failure, Kind, bad_request
-from armillary.model.ranges import KeyRange, midpoint
 from armillary.partition.partition import Partition
-from armillary.partition.reshaping import split_point
 from armillary.partition.upkeep.background_throttle import Throttle
 
 log = logging.getLogger(__name__)
@@ -61,11 +60,28 @@ class Reshaper:
         rid = container.record.rid
         for entry in container.state.reshapes:
             self._reserved.update((rid, parent) for parent in entry.parents)
-            if not container.partitions[entry.parents[0]].is_elsewhere:
+            is_here = not container.partitions[entry.parents[0]].is_elsewhere
+            if is_here and (rid, entry.number) not in self._running:
                 self._start(container, entry, is_fresh=False)
         self._retirement.enter(container)
-        self._watch(container, container.partitions.values())
+        self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
         self.consider(container)
+
+    def leave_stores(self, is_left: Callable[[int], bool]) -> None:
+        """This process does not hold some stores any more: what goes on there goes on where they are held. A reshape
+        whose children are about to serve is still told what became of that."""
+        for key, reshape in list(self._running.items()):
+            if is_left(reshape.store):
+                reshape.is_left = True
+                if not reshape.is_switching and reshape.task is not None:
+                    del self._running[key]
+                    reshape.task.cancel()
+        self._retirement.leave_stores(is_left)
+
+    async def left_stores(self, is_left: Callable[[int], bool]) -> None:
+        """Before they are held again: wait for those reshapes."""
+        switching = [each.task for each in self._running.values() if each.is_left and is_left(each.store)]
+        await asyncio.gather(*[each for each in switching if each is not None], return_exceptions=True)
 
     def leave(self, container: Container) -> None:
         """A container was deleted; its stores, those of children included, are emptied by the catalog."""
@@ -102,6 +118,11 @@ class Reshaper:
             low, high = high, low
         if low.high != high.low or low is high:
             raise bad_request(f"The ranges {low_id} and {high_id} are not neighbours: only those can be merged.")
+        if not are_together(low.store, high.store):
+            raise bad_request(
+                f"The ranges {low.id} and {high.id} are held by different processes of the server, or are in different "
+                "logs of the cluster: only those of one can be merged."
+            )
         self._check_mergeable(container, [container.partitions[each.id] for each in (low, high)])
         with Reservation(self._reserved, container, (low.id, high.id)) as reservation:
             children = [(low.low, high.high)]
@@ -132,13 +153,14 @@ class Reshaper:
         self._running.pop((container.record.rid, reshape.number), None)
         entry = container.state.reshape(reshape.number)
         stores = entry.stores if entry is not None else []
+        guard = self._registry.place_guard(container.partitions[reshape.parents[0]].range.store)
 
         def change(state: ContainerState, _: NewStore) -> ContainerState:
             return replace(state, reshapes=state.without_reshape(reshape.number))
 
         try:
             await self._registry.catalog.change_container(
-                container.record, change, garbage=stores, is_freeing=True, waits=True
+                container.record, change, garbage=stores, is_freeing=True, waits=True, guard=guard
             )
         except Failure:
             self._resume(reshape)
@@ -287,7 +309,7 @@ class Reshaper:
         partitions = [container.partitions[each.id] for each in container.map.ranges]
         if sum(each.head.size_bytes for each in partitions) / count >= self._small_bytes:
             return
-        pairs = [pair for pair in pairwise(partitions) if are_together(pair[0].range, pair[1].range)]
+        pairs = [pair for pair in pairwise(partitions) if are_together(pair[0].range.store, pair[1].range.store)]
         if not pairs:
             return
         low, high = min(pairs, key=lambda pair: pair[0].head.size_bytes + pair[1].head.size_bytes)
@@ -343,7 +365,7 @@ class Reshaper:
             # Try again when the partition has grown: perhaps by other keys. The writer enforces the limit of one key.
             grown_bytes = partition.head.size_bytes // limits.OUTGROWN_SHARE
             partition.watched_bytes = partition.head.size_bytes + max(1, grown_bytes)
-            if not isinstance(failure, _OneKey):
+            if not isinstance(failure, OneKey):
                 raise
 
     # Beginning.
@@ -357,7 +379,8 @@ class Reshaper:
             if container.key is None:
                 raise bad_request(f"The container '{container.name}' has no partition key, so it cannot be split.")
             if boundary is None:
-                boundary = await self._boundary(container, partition, reason)
+                maximum, rest = self._registry.settings.partition_storage_bytes, self._throttle.rest
+                boundary = await boundary_in(container, partition, maximum, rest, by_size=reason == STORAGE)
             if not key_range.low < boundary < key_range.high:
                 raise bad_request(
                     f"The boundary {boundary.hex().upper()} is not inside of the range {range_id}, which is "
@@ -365,23 +388,6 @@ class Reshaper:
                 )
             children = [(key_range.low, boundary), (boundary, key_range.high)]
             return await self._begin(container, (range_id,), children, reason, reservation)
-
-    async def _boundary(self, container: Container, partition: Partition, reason: str) -> bytes:
-        definition, key_range = container.key, partition.range
-        assert definition is not None
-        size_bytes = partition.head.size_bytes
-        # A small sample does not predict the distribution of keys; hashes of many keys are even.
-        is_tiny = size_bytes < min(limits.TINY_PARTITION_BYTES, self._registry.settings.partition_storage_bytes // 8)
-        if reason == STORAGE or not is_tiny:
-            cut = await split_point.middle(partition, definition, self._throttle.rest)
-            if cut is not None and key_range.low < cut.boundary < key_range.high:
-                return cut.boundary
-            if reason == STORAGE:
-                raise _OneKey(Kind.BAD_REQUEST, "All items have one partition key: they stay together.")
-        middle = midpoint(key_range.low, key_range.high, definition.version, len(definition.paths))
-        if middle is None:
-            raise bad_request(f"The range {key_range.id} is too narrow to be divided.")
-        return middle
 
     async def _begin(
         self,
@@ -391,12 +397,17 @@ class Reshaper:
         reason: str,
         reservation: Reservation,
     ) -> Reshape:
+        store = container.partitions[parents[0]].range.store
+        place = place_of_store(store)
+
         def change(state: ContainerState, new_store: NewStore) -> ContainerState:
-            made = tuple([ReshapeChild(low, high, new_store(self._registry.place)) for low, high in children])
+            made = tuple([ReshapeChild(low, high, new_store(place)) for low, high in children])
             entry = ReshapeState(state.next_reshape, parents, made, reason)
             return replace(state, next_reshape=state.next_reshape + 1, reshapes=(*state.reshapes, entry))
 
-        await self._registry.catalog.change_container(container.record, change, waits=True)
+        await self._registry.catalog.change_container(
+            container.record, change, waits=True, guard=self._registry.place_guard(store)
+        )
         entry = next(each for each in container.state.reshapes if each.parents == parents)
         reservation.keep()
         return self._start(container, entry, is_fresh=True)
@@ -417,7 +428,9 @@ class Reshaper:
         try:
             await reshape.run()
         finally:
-            self._running.pop((reshape.container.record.rid, reshape.number), None)
+            key = (reshape.container.record.rid, reshape.number)
+            if self._running.get(key) is reshape:  # else it was left, and is going on anew
+                del self._running[key]
         self.consider(reshape.container)
 
     def _switched(self, reshape: Reshape, parents: list[Partition]) -> None:
@@ -444,7 +457,7 @@ class Reshaper:
         if missing <= 0:
             return
         free = [each for each in container.partitions.values() if (rid, each.range.id) not in self._reserved]
-        free.sort(key=lambda each: (each.head.size_bytes, _width(each)), reverse=True)
+        free.sort(key=lambda each: (each.head.size_bytes, width_of(each)), reverse=True)
         for partition in free[:missing]:
             reservation = Reservation(self._reserved, container, (partition.range.id,))
             split = self._split(container, partition.range.id, None, THROUGHPUT, reservation)
@@ -477,21 +490,6 @@ class Reshaper:
 
     def _share(self) -> int:
         return max(1, len(self._running))
-
-
-def are_together(one: KeyRange, other: KeyRange) -> bool:
-    """Whether one process holds both."""
-    return place_of_store(one.store) == place_of_store(other.store)
-
-
-class _OneKey(Failure):
-    """All items have one partition key, so there is no boundary."""
-
-
-def _width(partition: Partition) -> int:
-    """How much of the hash space a partition has: of two with equal sizes, the wider one will grow faster."""
-    low, high = (bound[:16].ljust(16, b"\x00") for bound in (partition.range.low, partition.range.high))
-    return int.from_bytes(high, "big") - int.from_bytes(low, "big")
 
 
 def _report(task: asyncio.Task[None]) -> None:

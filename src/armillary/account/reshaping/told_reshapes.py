@@ -48,7 +48,7 @@ class ToldReshape(Reshape):
         self.point = told.point
         self.waits_for = told.waits_for
         self.is_paused = told.is_paused
-        self.is_switching = self.is_done = False
+        self.is_switching = self.is_done = self.is_left = False
         self.task = None
         self._told = told
 

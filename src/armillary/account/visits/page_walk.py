@@ -17,8 +17,8 @@ from armillary.account.account import Account
 from armillary.account.captures.notes import Note
 from armillary.account.container import Container
 from armillary.account.visits.page_charges import Bill
-from armillary.account.visits.visits import Session, check_session
-from armillary.errors import Failure, Kind
+from armillary.account.visits.visits import MOVING, Session, check_session
+from armillary.errors import Failure
 from armillary.model.documents import Form
 from armillary.model.encoding import ItemHeader
 from armillary.model.keys import Key
@@ -51,20 +51,19 @@ class FeedOptions:
 
 
 class Moved(Exception):
-    """A partition that another place held was split, merged or moved before the page has read of it."""
+    """A partition was split, merged or moved to another process before the page has read of it."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
 
     async def followed(self) -> None:
-        """Until the container's map of ranges has the successors. The page is begun anew then."""
+        """Before the page is begun anew: it is asked of the successors, or of the process that holds it by then."""
         await self.partition.released()
-        if not self.partition.is_moved:
-            raise Failure(
-                Kind.UNAVAILABLE,
-                "A partition has moved, and this process does not know yet where to. Try again.",
-                retry_after_ms=limits.CLUSTER_RETRY_MS,
-            )
+
+
+def moved_or(failure: Failure, partition: Partition) -> Exception:
+    """What to raise of a read that failed."""
+    return Moved(partition) if MOVING in failure.details else failure
 
 
 class Refusing(Exception):

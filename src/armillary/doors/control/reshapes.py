@@ -7,9 +7,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from armillary.account.catalog.allocation import are_together
 from armillary.account.container import Container
 from armillary.account.reshaping.split_and_merge import POINTS, Reshape
-from armillary.account.reshaping.split_planner import are_together
 from armillary.doors.control.call import Call
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.json_members import shown
@@ -121,7 +121,7 @@ def _smallest(call: Call, container: Container) -> tuple[int, int]:
     pairs = [
         (low.id, high.id)
         for low, high in pairwise(container.map.ranges)
-        if low.id not in busy and high.id not in busy and are_together(low, high)
+        if low.id not in busy and high.id not in busy and are_together(low.store, high.store)
     ]
     if not pairs:
         raise bad_request(f"The container '{container.name}' has no two neighbouring partitions that could be merged.")

@@ -21,13 +21,13 @@ from armillary.account.collections.transactions import elsewhere, unavailable
 from armillary.account.container import Container
 from armillary.account.snapshots.snapshot_reads import PinnedAccount
 from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
-from armillary.account.visits.elsewhere.place import Question
+from armillary.account.visits.elsewhere.place import Place, Question
 from armillary.account.visits.elsewhere.place import ask as ask_place
 from armillary.account.visits.visits import Done, Visit
 from armillary.account.visits.write_visits import write_conflict
 from armillary.errors import Failure, Kind
 from armillary.model.keys import NO_KEY, Key
-from armillary.model.ranges import PartitionMap
+from armillary.model.ranges import KeyRange, PartitionMap
 from armillary.partition.budget import Ask
 from armillary.partition.history.retryable_write_records import Record
 from armillary.partition.partition import Partition
@@ -51,6 +51,17 @@ from armillary.processes.transactions.spanning_questions import (
 )
 
 log = logging.getLogger(__name__)
+
+
+class NoSpanning:
+    """A SpanningProcesses. What processes have promised is known by their numbers, and places that change their holders
+    would need it known by the places."""
+
+    async def begin_transaction(self) -> NoReturn:
+        raise Failure(Kind.UNSUPPORTED, "Transactions of several requests are not offered on several logs.")
+
+    async def take_snapshot(self) -> NoReturn:
+        raise Failure(Kind.UNSUPPORTED, "Reads of a snapshot are not offered on several logs.")
 
 
 class SpanningHere:
@@ -240,8 +251,10 @@ class SpanningProcessesTransaction:
         key_range = inside.map.get(part.range_id)
         assert key_range is not None, "a part is of one of the ranges"
         asked, clock = self._spanning.here.places[place], self._account.clock
-        first_lsn = container.state.first_lsn
-        partition = PartElsewhere(asked, part.name, key_range, clock, lambda: inside.map, first_lsn)
+        first_lsn, range_id = container.state.first_lsn, part.range_id
+        partition = PartElsewhere(
+            asked, part.name, key_range, clock, lambda: inside.partitions.get(range_id), first_lsn
+        )
         inside.partitions = _One({part.range_id: partition})
         return partition, inside, container.schema.rules.number
 
@@ -340,7 +353,7 @@ class PastOfProcesses:
         return opened
 
     async def _open(self, container: Container, past: Container) -> Container | None:
-        here, clock = self._spanning.here, self._spanning.account.clock
+        here = self._spanning.here
         opened = copy(past)
         opened.partitions = dict(past.partitions)
         names: dict[int, bytes] = {}
@@ -354,8 +367,12 @@ class PastOfProcesses:
                 if name is None:
                     return None
                 names[place] = name
-            first_lsn = container.state.first_lsn
-            partition = PastElsewhere(here.places[place], names[place], key_range, clock, lambda: opened.map, first_lsn)
-            partition.snapshot = self
-            opened.partitions[key_range.id] = partition
+            opened.partitions[key_range.id] = self._stand_in(opened, here.places[place], names[place], key_range)
         return opened
+
+    def _stand_in(self, opened: Container, place: Place, name: bytes, key_range: KeyRange) -> PastElsewhere:
+        clock, range_id = self._spanning.account.clock, key_range.id
+        first_lsn = opened.state.first_lsn
+        made = PastElsewhere(place, name, key_range, clock, lambda: opened.partitions.get(range_id), first_lsn)
+        made.snapshot = self
+        return made

@@ -13,7 +13,7 @@ from armillary.account.queries.item_walk import ItemWalk
 from armillary.account.queries.merged_pages import MergedWalk
 from armillary.account.queries.partition_slices import PageAnswer, PageRequest, Slice
 from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
-from armillary.account.visits.elsewhere.place import LocalPlace, Question, ask
+from armillary.account.visits.elsewhere.place import LocalPlace, Question
 from armillary.account.visits.elsewhere.questions import Figures, figures_of
 from armillary.account.visits.page_walk import FeedOptions, Moved
 from armillary.query.recipes import recipe_of
@@ -83,7 +83,7 @@ async def given_page(
         request.is_page_of_one,
         request.is_merged,
     )
-    given: PageGiven | None = await ask(first.place, asked, first.clock)
+    given: PageGiven | None = await first.asked(asked)
     if given is None:
         raise Moved(first)
     for range_id, figures in given.figures.items():

@@ -14,6 +14,7 @@ from armillary.account.queries.partition_slices import Slice
 from armillary.account.visits.elsewhere.page_entries import Entry, HeldEntry
 from armillary.account.visits.elsewhere.place import LocalPlace, Question
 from armillary.account.visits.elsewhere.questions import Figures, figures_of
+from armillary.account.visits.page_walk import Moved
 from armillary.account.visits.visits import check_session
 from armillary.errors import Failure, Kind
 from armillary.model.documents import BSON, Form, bson_form
@@ -88,6 +89,12 @@ class ReadSlice(Question):
     session: Mapping[int, int] | None = None
 
     async def answer(self, here: LocalPlace) -> SliceRead:
+        try:
+            return await self._answer(here)
+        except Moved:
+            return SliceRead()
+
+    async def _answer(self, here: LocalPlace) -> SliceRead:
         container = here.container(self.container)
         held = here.entries.find(self.entry) if self.entry is not None else None
         if held is None:

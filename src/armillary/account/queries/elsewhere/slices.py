@@ -12,7 +12,6 @@ from armillary.account.queries.elsewhere.reading_ahead import Bounds, ReadingAhe
 from armillary.account.queries.elsewhere.slice_questions import ReadSlice, SliceRead, form_name
 from armillary.account.queries.partition_slices import Slice, Tally
 from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
-from armillary.account.visits.elsewhere.place import ask
 from armillary.account.visits.page_walk import FeedOptions, Moved, Refusing
 from armillary.clock import Clock
 from armillary.model.values import UNDEFINED, Value
@@ -144,8 +143,8 @@ class SliceElsewhere(Slice):
             execution.order_fields,
             self._session,
         )
-        read: SliceRead = await ask(self._at.place, asked, clock)
-        return read
+        read: SliceRead | None = await self._at.asked(asked)
+        return read if read is not None else SliceRead()
 
     # Before its turn.
 

@@ -93,6 +93,11 @@ class Entries:
         if held is not None:
             held.partition.meter.release(held.ticket, held.entry.ask)
 
+    def leave_partition(self, partition: Partition) -> None:
+        """Another process holds it: pages that read it are asked again there."""
+        for entry_id in [each for each, held in self._held.items() if held.partition is partition]:
+            del self._held[entry_id]
+
     def _release_old(self) -> None:
         end_s = self._clock.elapsed_s() - limits.PAGE_ENTRY_SECONDS
         while self._held:

@@ -5,11 +5,13 @@ the partition itself, outside of a visit, is a defect, and is refused by an asse
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from armillary import limits
 from armillary.account.container import Container
 from armillary.account.visits.elsewhere.page_entries import Entry
-from armillary.account.visits.elsewhere.place import Place
+from armillary.account.visits.elsewhere.place import Place, Question, Unreached
 from armillary.account.visits.elsewhere.place import ask as ask_place
 from armillary.account.visits.elsewhere.questions import (
     Answered,
@@ -21,10 +23,10 @@ from armillary.account.visits.elsewhere.questions import (
     ReadView,
 )
 from armillary.account.visits.view_readings import Found, ViewReading
-from armillary.account.visits.visits import Done, Visit, note_failure
+from armillary.account.visits.visits import MOVING, Done, Visit, note_failure
 from armillary.clock import Clock
 from armillary.errors import Failure
-from armillary.model.ranges import KeyRange, PartitionMap
+from armillary.model.ranges import KeyRange
 from armillary.partition.budget import HUNDREDTHS, READ_DEPOSIT, Ask
 from armillary.partition.held_writers import HeldWriters
 from armillary.partition.history.log import new_head
@@ -87,10 +89,15 @@ class PartitionElsewhere(Partition):
     meter: MeterElsewhere
 
     def __init__(
-        self, place: Place, container: bytes, key_range: KeyRange, clock: Clock, map_of: Any, first_lsn: int
+        self,
+        place: Place,
+        container: bytes,
+        key_range: KeyRange,
+        clock: Clock,
+        present: Callable[[], Partition | None],
+        first_lsn: int,
     ) -> None:
-        """`container`: what the place knows it by. `map_of`: a function that returns the container's
-        present map of ranges."""
+        """`container`: what the place knows it by. `present`: what the container has for the range now."""
         self.place = place
         self.range = key_range
         self.clock = clock
@@ -100,7 +107,8 @@ class PartitionElsewhere(Partition):
         self.restated_count = 0
         self.on_grown = None
         self.is_dropped = False
-        self._map_of = map_of
+        self._present = present
+        self._missed_s: float | None = None  # since when the place has said that it does not hold it
 
     async def visited(
         self, container: Container, visit: Visit[Done], ask: Ask | None, *, is_counted: bool = True
@@ -108,10 +116,12 @@ class PartitionElsewhere(Partition):
         """Make a visit: it is sent to the place, run, admitted and paid for there. Captures record it here, where the
         request is known that it belongs to. None: the range is being split or merged, or has been. A write has an id:
         asked again after a lost connection it is done once, and without an answer its outcome is unknown."""
+        if self.is_moved:
+            return None
         write_id = None if visit.IS_READ else self.place.new_write_id()
         asked = Asked(self.container_name, self.range.id, visit, ask, write_id, is_counted)
         try:
-            answered: Answered = await ask_place(self.place, asked, self.clock)
+            answered: Answered | None = await self.asked(asked)
         except Failure as failure:
             if failure.is_metered:
                 note_failure(container, self, visit, failure)
@@ -120,6 +130,8 @@ class PartitionElsewhere(Partition):
             if failed.failure.is_metered:
                 note_failure(container, self, visit, failed.failure, failed.index)
             raise
+        if answered is None:
+            return None
         if answered.figures is not None:
             self.adopt(answered.figures)
         done: Done | None = answered.done
@@ -127,6 +139,20 @@ class PartitionElsewhere(Partition):
             visit.adopt_written(answered.written)
             container.recording.add(visit.notes(done), (self.range.id,))
         return done
+
+    async def asked(self, question: Question) -> Any | None:
+        """The answer of the place. None: it has nothing done, and another process has come to hold the partition, which
+        may be this one."""
+        try:
+            return await ask_place(self.place, question, self.clock)
+        except Unreached:
+            if self.is_moved:
+                return None
+            raise
+        except Failure as failure:
+            if MOVING in failure.details:
+                return None
+            raise
 
     async def read_view(self, reading: ViewReading[Found]) -> Found:
         found: Found = await ask_place(self.place, ReadView(self.container_name, self.range.id, reading), self.clock)
@@ -138,6 +164,7 @@ class PartitionElsewhere(Partition):
 
     def adopt(self, figures: Figures) -> None:
         """What the place told of the partition. Answers may arrive in another order than they were given."""
+        self._missed_s = None
         if figures.lsn >= self.head.lsn:
             head = self.head
             head.lsn = self.reached_lsn = figures.lsn
@@ -155,9 +182,7 @@ class PartitionElsewhere(Partition):
 
     @property
     def is_moved(self) -> bool:  # type: ignore[override]
-        found: PartitionMap = self._map_of()
-        present = found.get(self.range.id)
-        return present is None or present.store != self.range.store
+        return self._present() is not self
 
     @property
     def is_open(self) -> bool:
@@ -182,7 +207,18 @@ class PartitionElsewhere(Partition):
         """The same."""
 
     async def released(self) -> None:
-        """The place has waited until its partition serves or has moved."""
+        """Before it is asked again. The place has waited until its partition serves or has moved; one that does not
+        hold it any more is asked for a while, until its successor is known here."""
+        if self.is_moved:
+            return
+        now_s = self.clock.elapsed_s()
+        if self._missed_s is None:
+            self._missed_s = now_s
+        elif now_s - self._missed_s < limits.PLACE_WAIT_SECONDS:
+            await self.clock.sleep(limits.PLACE_RETRY_SECONDS)
+        else:
+            self._missed_s = None
+            raise Unreached()
 
     def close(self, reason: Failure | None = None) -> None:
         """The place closes its own."""

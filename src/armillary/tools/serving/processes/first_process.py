@@ -59,7 +59,7 @@ class OpeningFirst:
             await self._tell_others()
         here.owner = await CatalogOwner.open(engine.store(CATALOG_STORE), self._replica, self._setup.life)
         here.owner.spread = here.spread_change
-        divided = DividedEngine(engine, FIRST, self._replica)
+        divided = DividedEngine(self._replica, {FIRST: engine})
         divided.drop_elsewhere = here.drop_store
         self._rejoining.has_catalog.set()
         for number in await self._rejoining.done():

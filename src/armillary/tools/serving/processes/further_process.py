@@ -43,7 +43,7 @@ class OpeningFurther:
         supervisor = self._setup.supervisor
         engine = await open_engine(self._settings, self._directory, self._machine, "further", supervisor)
         opened.push_async_callback(engine.close)
-        divided = DividedEngine(engine, self._setup.number, self._replica)
+        divided = DividedEngine(self._replica, {self._setup.number: engine})
         divided.drop_elsewhere = self.here.drop_store
         account = DividedAccount(divided, clock, further_settings(self._settings), self.here)
         account.controls.runtime = runtime
