@@ -216,6 +216,7 @@ class NodeLogs:
         reached: int | None = None  # when it began to leave
         try:
             while not running.done():
+                wish = self._wish  # a change while `_may_leave` waits is looked at, too
                 if replica.number in self._wanted:
                     reached = None
                     if replica.leadership.is_drained != self.is_drained:  # it was to leave
@@ -225,7 +226,7 @@ class NodeLogs:
                     reached = replica.engine.replica.position.place.seq if reached is None else reached
                     if await self._may_leave(replica, reached):
                         return
-                await self._next_wish(running, is_leaving=replica.number not in self._wanted)
+                await self._next_wish(wish, running, is_leaving=replica.number not in self._wanted)
             running.result()
         except Failure as failure:
             if not failure.details.get(CUT_OFF) or replica.number == 0:
@@ -266,13 +267,13 @@ class NodeLogs:
                     return True
             except LogUnavailable as error:
                 _log.info("log %d is still carried here: %s", number, error)
-            await self._next_wish(None, is_leaving=True)
+            await self._next_wish(self._wish, None, is_leaving=True)
         return False
 
-    async def _next_wish(self, running: asyncio.Task[None] | None, *, is_leaving: bool) -> None:
+    async def _next_wish(self, wish: asyncio.Event, running: asyncio.Task[None] | None, *, is_leaving: bool) -> None:
         """Until the wish has changed or a replica has ended. While one is to leave, at most until others have told how
         far they have come."""
-        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._wish.wait())]
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(wish.wait())]
         if is_leaving:
             waiting.append(asyncio.ensure_future(self._clock.sleep(limits.LOG_REPORT_SECONDS)))
         try:

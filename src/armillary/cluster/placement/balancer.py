@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -25,7 +25,7 @@ from armillary.errors import Failure
 
 _log = logging.getLogger("armillary.cluster")
 Place = TypeVar("Place", int, LogNode)
-_ATTEMPTS = 3  # at a copy to one node, until another one is chosen
+_ATTEMPTS = 3  # at a copy to one node, or at handing over to it, until another one is chosen
 
 
 class PlacementStore(Protocol):
@@ -87,10 +87,7 @@ class Balancer:
                 else:
                     await self._pause()
         finally:
-            copies = [task for _, task in self._copies.values()]
-            for task in copies:
-                task.cancel()
-            await asyncio.gather(*copies, return_exceptions=True)
+            await self._end_copies(list(self._copies))
 
     async def round(self) -> bool:
         """Carry out the next step, if there is one. Raises a Failure if it is not known what there is."""
@@ -110,11 +107,28 @@ class Balancer:
         step = found.steps[0]
         await self._record(step, figures)
         if step.action is Action.CARRY:
-            copying = asyncio.create_task(self._do(step))
-            self._copies[step.log, step.node] = step, copying
-        else:
-            await self._do(step)
+            self._copies[step.log, step.node] = step, asyncio.create_task(self._copy(step))
+            return True
+        if step.action is Action.GIVE_UP:
+            await self._end_copies([(step.log, step.node)])
+        await self._do(step)
         return True
+
+    async def _copy(self, step: Step) -> None:
+        try:
+            await self._do(step)
+        except Exception:  # the balancer is not to try it at once again
+            _log.exception("placement: it failed to %s", step.text)
+            self._note_failure(step)
+        self._copies.pop((step.log, step.node), None)
+        self._wake.set()
+
+    async def _end_copies(self, places: Iterable[LogNode]) -> None:
+        """They may go on at their nodes."""
+        copies = [self._copies.pop(each)[1] for each in places if each in self._copies]
+        for copy in copies:
+            copy.cancel()
+        await asyncio.gather(*copies, return_exceptions=True)
 
     async def _planned(self, *given: Any, **named: Any) -> Plan:
         """The event loop has its turns meanwhile: a plan for many nodes takes a tenth of a second."""
@@ -137,18 +151,15 @@ class Balancer:
                 self._resting[step.log] = self._clock.monotonic_s() + limits.PLACEMENT_REST_SECONDS
         except Failure as failed:
             failure = failed.message
-            await self._note_failure(step)
+            self._note_failure(step)
             _log.warning("placement: it failed to %s: %s", step.text, failure)
-        finally:
-            self._copies.pop(place, None)
-            self._wake.set()
         taken_s = self._clock.monotonic_s() - begun_s
         self._done.append(DoneStep(step, self._clock.now_s(), taken_s, failure))
 
-    async def _note_failure(self, step: Step) -> None:
+    def _note_failure(self, step: Step) -> None:
         place, now_s = (step.log, step.node), self._clock.monotonic_s()
         self._left_out[step.log] = now_s + limits.PLACEMENT_RETRY_SECONDS
-        if step.action is not Action.CARRY:
+        if step.action is Action.GIVE_UP:
             return
         self._failures[place] = self._failures.get(place, 0) + 1
         if self._failures[place] >= _ATTEMPTS:

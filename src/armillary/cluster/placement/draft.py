@@ -22,7 +22,8 @@ class Draft:
     def __init__(
         self, figures: Figures, record: PlacementRecord, under_way: Collection[LogNode], avoided: Collection[LogNode]
     ) -> None:
-        """`under_way`: copies to new replicas. `avoided`: replicas that nodes are not to get, since it failed."""
+        """`under_way`: copies to new replicas. `avoided`: replicas that nodes are not to get, or to lead, since it
+        failed."""
         self.figures = figures
         self.record = record
         self.under_way = under_way
@@ -102,7 +103,11 @@ class Draft:
     def may_lead_next(self, log: int) -> list[str]:
         """Nodes that could lead a log; the best come first."""
         work.spend(_UNITS_CHOICE)
-        able = [node for node, is_whole in self.holders[log].items() if is_whole and self.may_lead(node)]
+        able = [
+            node
+            for node, is_whole in self.holders[log].items()
+            if is_whole and self.may_lead(node) and (log, node) not in self.avoided
+        ]
 
         def key(node: str) -> tuple[int, bool, int, str]:
             is_behind = self.lags.get((log, node), 0) > limits.PLACEMENT_LAG_ROWS_MAX
@@ -113,7 +118,7 @@ class Draft:
     def pinned(self, log: int) -> str:
         """The node that an operator has chosen to lead it, if it can; else empty."""
         node = self.record.leaders.get(log, "")
-        return node if self.may_lead(node) else ""
+        return node if self.may_lead(node) and (log, node) not in self.avoided else ""
 
     def crowding(self, nodes: Collection[str]) -> int:
         """How badly replicas are spread over regions. None in the region where leaders are to be is worst."""

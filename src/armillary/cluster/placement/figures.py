@@ -14,7 +14,7 @@ from functools import cached_property
 class PlacedNode:
     name: str
     region: str
-    is_alive: bool  # it has announced itself lately
+    is_alive: bool  # it has announced itself lately, and answers
     silent_s: float  # since it announced itself
     is_drained: bool  # it does not take over
     free_bytes: int  # of its disk
@@ -23,7 +23,7 @@ class PlacedNode:
 @dataclass(frozen=True, slots=True)
 class PlacedReplica:
     node: str
-    is_whole: bool  # it follows its log; False: its copy is not complete
+    is_whole: bool  # it follows its log, and is not leaving; False also: its copy is not complete
     lag_rows: int = 0
 
 

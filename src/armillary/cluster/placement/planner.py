@@ -92,14 +92,14 @@ class _Planner:
             if not draft.is_alive(leader) or not able:
                 continue  # without a live leader, the nodes choose one
             chosen = draft.pinned(log)
-            if chosen:
-                if leader != chosen and chosen in able:
+            if chosen in able:
+                if leader != chosen:
                     return _hand_over(log, chosen, Cause.OPERATOR, "an operator has chosen it")
             elif not draft.may_lead(leader):
                 is_emptied = draft.is_emptied(leader)
                 state = "is to be emptied" if is_emptied else "is drained"
                 return _hand_over(log, able[0], Cause.OPERATOR, f"{leader} {state}")
-            elif draft.record.rules.is_balancing and draft.rank(able[0]) < draft.rank(leader):
+            elif not chosen and draft.record.rules.is_balancing and draft.rank(able[0]) < draft.rank(leader):
                 region = draft.nodes[able[0]].region
                 reason = f"leaders are to be in the region {region}, and {leader} is in {draft.nodes[leader].region}"
                 return _hand_over(log, able[0], Cause.REGIONS, reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from support.waiting import until
 from armillary.errors import Failure, Kind
 from armillary.storage.directory import log_directories, log_directory
 from armillary.storage.log.memory_log import MemoryLogServer
+from armillary.storage.log.replicated_log import ReplicaState
 
 
 @pytest.fixture
@@ -150,3 +152,27 @@ async def test_files_of_a_replica_that_has_left_are_removed_at_the_next_start(
     await cluster["c"].start()
     assert not left.exists()
     assert cluster["c"].node.wanted == {0, 2}
+
+
+async def test_a_node_that_is_to_stay_after_all_leads_again(
+    cluster: LogCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wish changes back while it is looked at whether others have what the replica has."""
+    await spread(cluster)
+    await cluster.write(1, b"x")
+    replica = cluster["a"].node.replicas[1]
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def candidates() -> list[ReplicaState]:
+        asked.set()
+        await answered.wait()
+        return [ReplicaState("b", 0, 0)]  # it has flushed less
+
+    monkeypatch.setattr(replica, "candidates", candidates)
+    cluster["a"].node.want({0, 2})
+    await asked.wait()
+    cluster["a"].node.want({0, 1, 2})
+    answered.set()
+    await until(lambda: not replica.leadership.is_drained, "it may lead again")
+    assert await cluster["b"].node.replicas[1].hand_over("a") == "a"
+    assert cluster["a"].node.replicas[1] is replica, "it was not opened anew"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from armillary.cluster.placement.balancer import Balancer
 from armillary.cluster.placement.planner import plan
 from armillary.cluster.placement.record import PlacementRecord, PlacementRules
 from armillary.cluster.placement.steps import Action
+from armillary.errors import Failure, Kind
 
 
 class Trial:
@@ -218,6 +220,36 @@ async def test_nothing_is_done_while_nothing_is_known() -> None:
         assert cluster.done == []
         cluster.is_silent = False
         await trial.settled()
+
+
+async def test_a_copy_to_a_node_that_is_emptied_is_ended() -> None:
+    async with balanced(cluster_of("eu", "eu", "eu", "eu", logs=2, size_bytes=100 * GB)) as trial:
+        cluster = trial.cluster
+        await trial.until(lambda: cluster.copying == 2, "copies have begun")
+        target = next(node for node, is_whole in cluster.logs[1].replicas.items() if not is_whole)
+        await trial.balancer.change(lambda record: record.emptying(target, True))
+        await trial.settled()
+        assert cluster.carried(target) == set()
+        assert len(cluster.logs[1].replicas) == 3
+        assert trial.balancer._copies == {}
+
+
+async def test_a_node_that_does_not_take_over_is_not_asked_for_ever() -> None:
+    cluster = cluster_of("eu", "eu", "eu", logs=3)
+    hand_over, asked = cluster.hand_over, Counter[str]()
+
+    async def refusing(log: int, node: str) -> None:
+        asked[node] += 1
+        if node == "n1":
+            raise Failure(Kind.UNAVAILABLE, "n0 leads log 1, and not n1.")
+        await hand_over(log, node)
+
+    cluster.hand_over = refusing  # type: ignore[method-assign]
+    async with balanced(cluster) as trial:
+        await trial.balancer.change(lambda record: record.emptying("n0", True).led_by(1, "n1"))
+        await trial.until(lambda: asked["n1"] >= 3 and cluster.led("n0") <= {0}, "another node leads")
+        assert cluster.logs[1].leader == "n2"
+        assert asked["n1"] <= 9, "three times for each log"
 
 
 @pytest.mark.parametrize("seed", range(12))
