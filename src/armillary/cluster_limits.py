@@ -134,6 +134,7 @@ PINNED_PORTION_BYTES = 256 * _KB  # that one message brings of a store
 PINNED_PORTION_ENTRIES = 2_000  # likewise
 DECISION_POLL_SECONDS = 0.2  # until a process asks again whether a transaction over several processes is committed
 DECISIONS_REFUSED_MAX = 10_000  # transactions that a process remembers not to commit any more
+MIGRATION_PAUSE_SECONDS = 2.0  # before a migration begins again whose other process has ended
 STILL_SECONDS_MAX = 6 * 3600.0  # that splits and merges of some containers are kept off: a restore copies them
 
 # Placement of several logs on the nodes of a cluster (ours).

@@ -18,6 +18,7 @@ from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.catalog import SECRET, Guard
 from armillary.account.catalog.records import Record
 from armillary.account.container import Container
+from armillary.account.migration.migration import moved
 from armillary.account.registry import AccountSettings
 from armillary.account.upkeep_rounds import Rounds
 from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
@@ -184,6 +185,7 @@ class DividedAccount(Account):
         gone = [record for record in removed if (record.type, record.rid) not in here]
         leaving = [self.container_by_rid(each.rid) for each in gone if each.type is ResourceType.CONTAINER]
         self.leave(gone)
+        replaced = self._replaced_by(added)
         for record in added:
             if record.type is ResourceType.DATABASE:
                 for container in self.containers:
@@ -199,7 +201,27 @@ class DividedAccount(Account):
             if record.type is ResourceType.OFFER:
                 self._adopt_offer(record)
         self.forget_names()
+        for container, name in replaced:
+            container.retire(moved(name))
+            self.transactions.run(self._renew_later(container))
         return max([each.reached_lsn for each in leaving if each is not None], default=0)
+
+    def _replaced_by(self, added: Sequence[Record]) -> list[tuple[Container, str]]:
+        """The containers whose names are taken over by those that they were migrated to, with these names."""
+        found = []
+        for record in added:
+            former = record.container_state.former_rid if record.type is ResourceType.CONTAINER else None
+            container = self.container_by_rid(bytes.fromhex(former)) if former else None
+            if container is not None and (container.database.rid, container.name) == (record.owner, record.name):
+                found.append((container, record.name))
+        return found
+
+    async def _renew_later(self, container: Container) -> None:
+        """Requests that other processes have sent before they knew of the new container still name this one: until all
+        of them have arrived, writes are refused."""
+        await self.clock.sleep(limits.LINK_WAIT_SECONDS_MAX + limits.HOLD_ANSWER_SECONDS)
+        if self.container_by_rid(container.record.rid) is container:
+            await self.renew(container)
 
     async def _open_container(self, record: Record) -> None:
         container = self._made(record)

@@ -6,19 +6,25 @@ Its writes are not charged. The stages, and when the other container takes over,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import orjson
 
 from armillary import limits
+from armillary.account.account import Account
+from armillary.account.changes.changes_elsewhere import ChangesElsewhere
 from armillary.account.changes.feed_positions import Stretch
 from armillary.account.container import Container
+from armillary.account.migration.copy_visits import ReadRecords, ReadStored, TakeOverRecords, WriteCopies
 from armillary.account.migration.item_filter import Chooses
-from armillary.clock import Clock
+from armillary.account.migration.pinned_partitions import PinnedPartitions
+from armillary.account.visits.page_walk import Moved
+from armillary.account.visits.uncounted_visits import at_all
+from armillary.account.visits.visits import run_uncounted, run_uncounted_at
 from armillary.errors import Failure, Kind
-from armillary.model import documents, layout
+from armillary.model import documents
 from armillary.model.bson.bson_ids import id_text
 from armillary.model.bson.bson_json import ID, field_name
 from armillary.model.encoding import FORMAT_JSON, payload_of, unpack_header
@@ -26,30 +32,16 @@ from armillary.model.items import strip_system_properties
 from armillary.model.keys import Key, PartitionKeyDefinition
 from armillary.model.ranges import KeyRange
 from armillary.model.values import UNDEFINED
-from armillary.partition.history.change_reading import IsDue, Room, VersionReader
-from armillary.partition.history.retryable_write_records import stored_records
+from armillary.partition.history.change_reading import ChangeReader, IsDue, Room, VersionReader
 from armillary.partition.history.versions import Version
 from armillary.partition.operations import Document, Draft, Operation, Verb, bson_draft, draft
-from armillary.partition.upkeep.background_throttle import Throttle, portions
-from armillary.partition.writing.fenced_items import unfenced_kind
-from armillary.partition.writing.writer import Writer
-from armillary.storage.engine import Kept
+from armillary.partition.upkeep.background_throttle import Throttle
 
 _PORTION = 32  # items in one transaction: other writers wait for it
 _CHANGES = 500  # that are looked at together
 _CHANGE_BYTES = 4 * 1024 * 1024
 _SUM_BYTES = 16
 _SYSTEM = b',"_rid":"'  # what stands behind an item's own text
-
-
-class Pinned(NamedTuple):
-    """A partition as it was at a moment."""
-
-    range: KeyRange
-    view: Kept
-
-    def items(self) -> Iterator[bytes]:
-        return (stored for _, stored in self.view.scan(layout.ITEMS, layout.space_end(layout.ITEMS)))
 
 
 class Sum(NamedTuple):
@@ -59,24 +51,15 @@ class Sum(NamedTuple):
     digest: int
 
 
-async def pin(container: Container) -> list[Pinned]:
-    """What is durable in each partition; they must be held, or held still, for these to belong together."""
-    return [Pinned(each.range, await each.store.pin()) for each in container.partitions.values()]
-
-
-def release(pinned: Iterable[Pinned]) -> None:
-    for each in pinned:
-        each.view.release()
-
-
 class Copier:
-    def __init__(self, source: Container, target: Container, clock: Clock, chooses: Chooses | None = None) -> None:
+    def __init__(self, account: Account, source: Container, target: Container, chooses: Chooses | None = None) -> None:
         """`chooses`: the items to bring over; None: all."""
+        self._account = account
         self._source = source
         self._chooses = chooses or (lambda stored: True)
         self._target = target
-        self._clock = clock
-        self._throttle = Throttle(clock, lambda: 1)
+        self._clock = account.clock
+        self._throttle = Throttle(account.clock, lambda: 1)
         self.examined = 0  # items of the source
         self.copied = 0
         self.followed = 0
@@ -84,35 +67,35 @@ class Copier:
 
     # All that there is.
 
-    async def reconcile(self, pinned: Sequence[Pinned]) -> None:
+    async def reconcile(self, pinned: PinnedPartitions) -> None:
         """Take out of the target what an earlier attempt left there and the source no longer has, or has otherwise."""
-        held = await pin(self._target)
+        held = await PinnedPartitions.pin(self._account, self._target)
         try:
-            for stored in (stored for each in held for stored in each.items()):
-                document = self._document(stored)
-                source_key = self._key(self._source, stored, document)
-                found = _find(pinned, self._source.effective_key(source_key), documents.item_id(stored))
-                if found is None or _own(found) != _own(stored) or not self._chooses(found):
-                    await self._write([self._removal(stored)])
+            async for portion in held.items(_PORTION):
+                for stored in portion:
+                    source_key = self._key(self._source, stored, self._document(stored))
+                    found = await pinned.find(self._source.effective_key(source_key), documents.item_id(stored))
+                    if found is None or _own(found) != _own(stored) or not self._chooses(found):
+                        await self._write([self._removal(stored)])
                 await self._throttle.rest()
         finally:
-            release(held)
+            held.release()
 
-    async def copy(self, pinned: Sequence[Pinned], *, is_resumed: bool) -> None:
-        for each in pinned:
-            for portion in portions(each.items(), _PORTION):
-                chosen = [stored for stored in portion if self._chooses(stored)]
-                arrivals = [(stored, self._arrival(stored)) for stored in chosen]
-                if is_resumed:
-                    arrivals = [each for each in arrivals if not await self._has(*each)]
-                await self._write([operation for _, operation in arrivals])
-                self.examined += len(portion)
-                self.copied += len(chosen)
-                await self._throttle.rest()
+    async def copy(self, pinned: PinnedPartitions, *, is_resumed: bool) -> None:
+        self.examined = self.copied = 0  # it may have been begun before
+        async for portion in pinned.items(_PORTION):
+            chosen = [stored for stored in portion if self._chooses(stored)]
+            arrivals = [(stored, self._arrival(stored)) for stored in chosen]
+            if is_resumed:
+                arrivals = [each for each in arrivals if not await self._has(*each)]
+            await self._write([operation for _, operation in arrivals])
+            self.examined += len(portion)
+            self.copied += len(chosen)
+            await self._throttle.rest()
 
     async def _has(self, stored: bytes, operation: Operation) -> bool:
-        found = await self._target.partition_for(operation.epk).read_item(operation.epk, operation.item_id)
-        return found is not None and _own(found) == _own(stored)
+        found = await run_uncounted(self._target, ReadStored(operation.epk, operation.item_id))
+        return found.stored is not None and _own(found.stored) == _own(stored)
 
     # Every change since.
 
@@ -120,24 +103,39 @@ class Copier:
         """Do what was done to the source, up to where it is now. Where that leads to, and how many changes it took."""
         reached: list[Stretch] = []
         count = 0
-        for stretch in position:
-            for key_range in self._source.map.overlapping(stretch.low, stretch.high):
-                partition = self._source.partitions[key_range.id]
-                low, high = max(stretch.low, key_range.low), min(stretch.high, key_range.high)
-                reader = VersionReader(partition, low, high, stretch.lsn)
-                is_end = False
-                while not is_end:
+        waiting = list(reversed(position))
+        while waiting:
+            stretch = waiting.pop()
+            key_range = self._source.map.find(stretch.low)
+            if key_range.high < stretch.high:  # it was split since
+                waiting.append(stretch._replace(low=key_range.high))
+                stretch = stretch._replace(high=key_range.high)
+            reader = self._reader(key_range, stretch)
+            is_end = False
+            while not is_end:
+                try:
                     step = await reader.read(Room(_CHANGES, _CHANGE_BYTES, True), self._is_slice_over())
-                    changes = [each.version for each in step.items if each.version is not None]
-                    for first in range(0, len(changes), _PORTION):
-                        portion = changes[first : first + _PORTION]
-                        await self._write([operation for each in portion for operation in self._operations(each)])
-                        await self._throttle.rest()
-                    count += len(changes)
-                    self.followed += len(changes)
-                    is_end = step.is_end
-                reached.append(Stretch(low, high, reader.lsn))
+                except Moved:
+                    waiting.append(stretch._replace(lsn=reader.lsn))
+                    break
+                changes = [each.version for each in step.items if each.version is not None]
+                for first in range(0, len(changes), _PORTION):
+                    portion = changes[first : first + _PORTION]
+                    await self._write([operation for each in portion for operation in self._operations(each)])
+                    await self._throttle.rest()
+                count += len(changes)
+                self.followed += len(changes)
+                is_end = step.is_end
+            if is_end:
+                reached.append(stretch._replace(lsn=reader.lsn))
         return tuple(reached), count
+
+    def _reader(self, key_range: KeyRange, stretch: Stretch) -> ChangeReader:
+        partition = self._source.partitions[key_range.id]
+        place = stretch.low, stretch.high, stretch.lsn
+        if partition.is_elsewhere:
+            return ChangesElsewhere(self._source, partition, *place, None, None, has_versions=True)
+        return VersionReader(partition, *place)
 
     def _is_slice_over(self) -> IsDue:
         end_s = self._clock.elapsed_s() + limits.SLICE_SECONDS
@@ -189,15 +187,14 @@ class Copier:
     async def carry_records(self) -> None:
         """Copy the recorded answers of retryable writes. They are not kept by key, so every partition gets all of
         them."""
-        found = [pair for each in self._source.partitions.values() for pair in await each.store.read(stored_records)]
-        for partition in self._target.partitions.values() if found else ():
-            await partition.adopt_records(found)
+        found = [pair for each in await at_all(self._source, ReadRecords()) for pair in each.pairs]
+        if found:
+            await at_all(self._target, TakeOverRecords(found))
 
     async def _write(self, operations: Sequence[Operation], container: Container | None = None) -> None:
         """Apply operations in the partitions of the target, or of another container, that own their keys, in this
         order for each key."""
         owner, waiting = container or self._target, list(operations)
-        kind = unfenced_kind(owner.schema)
         while waiting:
             groups: dict[int, list[Operation]] = {}
             for operation in waiting:
@@ -205,24 +202,19 @@ class Copier:
             waiting = []
             for range_id, group in groups.items():
                 partition = owner.partitions[range_id]
-                try:
-                    await partition.transact(lambda _, writer, group=group: _apply(writer, group), kind)  # type: ignore[misc]
-                except Failure as failure:
-                    if failure.kind is not Kind.RANGE_BUSY:
-                        raise
+                if await run_uncounted_at(owner, partition, WriteCopies(group)) is None:
                     waiting += group
                     await partition.released()
 
     # Removing what was moved.
 
-    async def remove(self, pinned: Sequence[Pinned]) -> None:
+    async def remove(self, pinned: PinnedPartitions) -> None:
         """Delete the chosen items from the source, which refuses to write them. Not those that are gone already."""
-        for each in pinned:
-            for portion in portions(each.items(), _PORTION):
-                chosen = [stored for stored in portion if self._chooses(stored)]
-                await self._write([self._departure(stored) for stored in chosen], self._source)
-                self.removed += len(chosen)
-                await self._throttle.rest()
+        async for portion in pinned.items(_PORTION):
+            chosen = [stored for stored in portion if self._chooses(stored)]
+            await self._write([self._departure(stored) for stored in chosen], self._source)
+            self.removed += len(chosen)
+            await self._throttle.rest()
 
     def _departure(self, stored: bytes) -> Operation:
         key = self._key(self._source, stored, self._document(stored))
@@ -230,16 +222,15 @@ class Copier:
 
     # Comparing.
 
-    async def sum(self, container: Container, pinned: Sequence[Pinned], now_s: float) -> Sum:
+    async def sum(self, container: Container, pinned: PinnedPartitions, now_s: float) -> Sum:
         count = digest = 0
-        for each in pinned:
-            for stored in each.items():
+        async for portion in pinned.items(_PORTION):
+            for stored in portion:
                 is_live = container.schema.is_live(unpack_header(stored), now_s)
                 if is_live and (container is self._target or self._chooses(stored)):
                     count += 1
                     digest += int.from_bytes(blake2b(_own(stored), digest_size=_SUM_BYTES).digest(), "big")
-                if not count % _PORTION:
-                    await self._throttle.rest()
+            await self._throttle.rest()
         return Sum(count, digest % (1 << 8 * _SUM_BYTES))
 
 
@@ -256,26 +247,6 @@ def _check_shard_key(definition: PartitionKeyDefinition, document: Document) -> 
                 f"The document with the _id {id_text(document[ID])} has {what} where the shard key is to be: "
                 f"/{'/'.join(steps)}.",
             )
-
-
-def _apply(writer: Writer, operations: Sequence[Operation]) -> None:
-    for operation in operations:
-        try:
-            writer.apply(operation)
-        except Failure as failure:
-            # The delete of an item that was never copied.
-            if operation.verb is not Verb.DELETE or failure.kind is not Kind.NOT_FOUND:
-                raise Failure(
-                    failure.kind, f"The item '{operation.item_id}' cannot be brought over: {failure.message}"
-                ) from None
-
-
-def _find(pinned: Sequence[Pinned], epk: bytes, item_id: str) -> bytes | None:
-    for each in pinned:
-        if each.range.low <= epk < each.range.high:
-            number = each.view.get(layout.id_key(epk, item_id))
-            return each.view.get(layout.ITEMS + number) if number is not None else None
-    return None
 
 
 def _own(stored: bytes) -> bytes:

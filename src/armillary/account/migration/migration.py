@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -25,13 +25,17 @@ from armillary.account.account import Account
 from armillary.account.catalog.container_state import Body, ContainerState, FormerKey, MigrationTarget, MovedItems
 from armillary.account.catalog.records import Record
 from armillary.account.changes.feed_positions import Stretch
+from armillary.account.collections.event_visits import KeepEvents
 from armillary.account.container import Container
 from armillary.account.migration import moved_items
-from armillary.account.migration.item_copy import Copier, Pinned, Sum, pin, release
+from armillary.account.migration.copy_visits import KeepVersions, RaiseLsn
+from armillary.account.migration.item_copy import Copier, Sum
 from armillary.account.migration.item_filter import chooser
+from armillary.account.migration.pinned_partitions import PinnedPartitions
 from armillary.account.migration.target import Plan as Plan
 from armillary.account.migration.target import alike, definition_of, found, made, refuse_same_key, refuse_table
 from armillary.account.security import permissions
+from armillary.account.visits.uncounted_visits import at_all, renew_figures
 from armillary.errors import Failure, Kind, bad_request
 from armillary.model.items import validate_name
 from armillary.model.resources import ResourceType
@@ -45,6 +49,7 @@ REMOVING, MOVED = "removing", "moved"
 _ENDED: Final = (CAUGHT_UP, SWITCHED, MOVED, FAILED, STOPPED)
 _SHORT_TAIL: Final = 50  # changes that may be left when writers are held
 _ROUNDS_MAX: Final = 50  # of following: writers that are faster than the copy are held a little longer in the end
+_ATTEMPTS_MAX: Final = 30
 _SCRIPTS: Final = (ResourceType.PROCEDURE, ResourceType.TRIGGER, ResourceType.FUNCTION)
 
 
@@ -60,7 +65,7 @@ class Migration:
         self._like = mark.like  # how the source was defined when the target was made
         self._mark = mark
         chooses = chooser(plan.filter, source.query_context()) if plan.filter is not None else None
-        self._copier = Copier(source, target, account.clock, chooses)
+        self._copier = Copier(account, source, target, chooses)
         self.source_name = source.name
         self.target_name = target.name
         self.kept_as = plan.keep_as or f"{source.name}-before"
@@ -103,7 +108,7 @@ class Migration:
 
     async def _run(self) -> None:
         try:
-            await self._move()
+            await self._move_at_last()
             if self.plan.removes:
                 self.stage = MOVED
             elif not self.plan.switches:
@@ -117,6 +122,19 @@ class Migration:
         except Exception:  # a background task: its status must show the failure, whatever it is
             log.exception("the migration of %s broke", self._source.link)
             await self._fail(Failure(Kind.INTERNAL, "The migration broke. The log has the reason."))
+
+    async def _move_at_last(self) -> None:
+        """Begun again while another process of the server is being started: what was copied is found."""
+        for attempt in range(_ATTEMPTS_MAX):
+            try:
+                await self._move()
+                return
+            except Failure as failure:
+                can_wait = self._account.others is not None and failure.kind is Kind.UNAVAILABLE
+                if not can_wait or self.stage == SWITCHED or attempt == _ATTEMPTS_MAX - 1:
+                    raise
+                log.warning("the migration of %s begins again: %s", self._source.link, failure.message)
+            await self._account.clock.sleep(limits.MIGRATION_PAUSE_SECONDS)
 
     async def _fail(self, failure: Failure) -> None:
         self.failure = failure
@@ -133,15 +151,16 @@ class Migration:
             return
         async with self._held():
             position: tuple[Stretch, ...] = self._end()
-            pinned = await pin(self._source)
+            pinned = await PinnedPartitions.pin(self._account, self._source)
         self.total = sum(each.head.item_count for each in self._source.partitions.values())
         try:
+            await renew_figures(self._target)
             is_resumed = any(each.head.item_count for each in self._target.partitions.values())
             if is_resumed:
                 await self._copier.reconcile(pinned)
             await self._copier.copy(pinned, is_resumed=is_resumed)
         finally:
-            release(pinned)
+            pinned.release()
         position = await self._follow(position)
         position = await self._verify(position)
         position = await self._follow(position)
@@ -170,11 +189,11 @@ class Migration:
     async def _take_out(self) -> None:
         self.stage = REMOVING
         await self.end()  # versions of what is removed are not needed
-        pinned = await pin(self._source)
+        pinned = await PinnedPartitions.pin(self._account, self._source)
         try:
             await self._copier.remove(pinned)
         finally:
-            release(pinned)
+            pinned.release()
         await self._account.catalog.change_container(
             self._target.record, lambda state, _: replace(state, migration=None)
         )
@@ -187,22 +206,29 @@ class Migration:
     @asynccontextmanager
     async def _held(self) -> AsyncIterator[None]:
         """Nothing is written to the source, and all that was is durable."""
-        with ExitStack() as stilled:
+        account, rids = self._account, [each.record.rid for each in (self._source, self._target)]
+        async with AsyncExitStack() as stilled:
             for container in (self._source, self._target):
                 if container.is_retired:
                     raise Failure(Kind.NOT_FOUND, f"The container '{container.name}' was deleted meanwhile.")
-                stilled.enter_context(await self._account.reshaper.hold_still(container))
-            begun_s = self._account.clock.elapsed_s()
-            held = list(self._source.partitions.values())
+                stilled.enter_context(await account.reshaper.hold_still(container))
+            if account.others is not None:
+                await stilled.enter_async_context(account.others.still(rids))
+            begun_s = account.clock.elapsed_s()
+            held = [each for each in self._source.partitions.values() if not each.is_elsewhere]
             await hold_all(held)
             try:
                 await asyncio.gather(*[partition.store.write(lambda txn: None) for partition in held])
-                yield
+                if account.others is None:
+                    yield
+                else:
+                    async with account.others.held(rids[:1]):
+                        yield
             finally:
                 for partition in held:
                     if partition.is_held:
                         partition.release()
-                self.held_ms = max(self.held_ms, 1000 * (self._account.clock.elapsed_s() - begun_s))
+                self.held_ms = max(self.held_ms, 1000 * (account.clock.elapsed_s() - begun_s))
 
     def _end(self) -> tuple[Stretch, ...]:
         """Behind everything that was done so far."""
@@ -220,20 +246,19 @@ class Migration:
 
     async def _verify(self, position: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
         """Compare both as they are at one moment, while clients go on."""
-        pinned: list[Pinned] = []
-        copied: list[Pinned] = []
+        pinned: list[PinnedPartitions] = []
         try:
             async with self._held():
                 position, _ = await self._copier.follow(position)
-                pinned = await pin(self._source)
-                copied = await pin(self._target)
+                for container in (self._source, self._target):
+                    pinned.append(await PinnedPartitions.pin(self._account, container))
             self.stage = VERIFYING
             now_s = self._account.clock.now_s()
-            wanted = await self._copier.sum(self._source, pinned, now_s)
-            found = await self._copier.sum(self._target, copied, now_s)
+            wanted = await self._copier.sum(self._source, pinned[0], now_s)
+            found = await self._copier.sum(self._target, pinned[1], now_s)
         finally:
-            release(pinned)
-            release(copied)
+            for each in pinned:
+                each.release()
         if wanted.items != found.items:
             raise Failure(
                 Kind.CONFLICT,
@@ -280,12 +305,12 @@ class Migration:
             etag, ts = await account.catalog.reserve(lambda reservation: reservation.stamp())
             async with self._held():
                 await self._copier.follow(position)
-                self._compare_counts()
+                await self._compare_counts()
                 if self._like not in (None, definition_of(source)):
                     raise Failure(Kind.CONFLICT, f"The definition of '{source.name}' was changed at the last moment.")
                 # Session tokens of the old container must not be ahead of the new one.
                 highest = max(each.lsn for each in source.partitions.values())
-                await asyncio.gather(*[each.raise_lsn(highest) for each in target.partitions.values()])
+                await at_all(target, RaiseLsn(highest))
                 old = _renamed(source.record, self.kept_as, etag, ts)
                 if self._adds_policy:
                     old.body.pop("changeFeedPolicy", None)
@@ -307,7 +332,7 @@ class Migration:
                 target.adopt(new)
                 account.forget_names()
                 # Requests that have found the old container go to the new one: their clients read the name again.
-                source.retire(_moved(self.source_name))
+                source.retire(moved(self.source_name))
                 source.record = old
                 self.stage = SWITCHED
             text = f"The container {self.source_name} has another partition key; the former one is {self.kept_as}."
@@ -322,8 +347,7 @@ class Migration:
         if source.schema.keeps_events:
             state = replace(state, is_watched=True)
             target.schema.keeps_events = True
-            for partition in target.partitions.values():
-                await partition.keep_events()
+            await at_all(target, KeepEvents())
         if not self._adds_policy and "changeFeedPolicy" not in target.record.body:
             body["changeFeedPolicy"] = source.record.body["changeFeedPolicy"]
             state = replace(state, versions_number=state.versions_number + 1)
@@ -332,8 +356,9 @@ class Migration:
             await target.keep_versions()
         return state
 
-    def _compare_counts(self) -> None:
+    async def _compare_counts(self) -> None:
         """Compare the numbers of items again. With a TTL they may differ, as each container sweeps at its own time."""
+        await renew_figures(self._target)
         counts = [sum(each.head.item_count for each in one.partitions.values()) for one in (self._source, self._target)]
         if counts[0] != counts[1] and self._source.schema.rules.default_ttl is None:
             raise Failure(
@@ -392,6 +417,8 @@ async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
         raise bad_request("The new container needs a name of its own until it takes over.")
     is_new = plan.target not in names
     like = definition_of(source) if is_new and plan.filter is None else None
+    if not is_new:
+        await renew_figures(account.container(source.database.name, plan.target))
     target = await made(account, source, plan) if is_new else found(account, source, plan)
     mark = target.state.migration
     if mark is None:
@@ -412,19 +439,17 @@ async def _begin(account: Account, source: Container, plan: Plan) -> Migration:
 async def _begun(source: Container) -> None:
     """Wait until every partition keeps versions."""
     while True:
-        late = [each for each in source.partitions.values() if each.versions_number != source.schema.versions_number]
-        if not late:
+        kept = await at_all(source, KeepVersions())
+        if all(each.number == source.schema.versions_number for each in kept):
             return
-        for partition in late:
-            await partition.released()
-            await partition.keep_versions()
 
 
 def _renamed(record: Record, name: str, etag: str, ts: int) -> Record:
     return replace(record, name=name, body={**record.body, "id": name}, etag=etag, ts=ts)
 
 
-def _moved(name: str) -> Failure:
+def moved(name: str) -> Failure:
+    """For requests that have found the container before it was."""
     return Failure(
         Kind.STALE_CONTAINER,
         f"The container '{name}' has been moved to another partition key meanwhile. Read it again, and try again.",

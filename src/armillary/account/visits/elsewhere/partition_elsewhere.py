@@ -109,6 +109,7 @@ class PartitionElsewhere(Partition):
         self.is_dropped = False
         self._present = present
         self._missed_s: float | None = None  # since when the place has said that it does not hold it
+        self._closed: Failure | None = None  # why writes are not sent
 
     async def visited(
         self, container: Container, visit: Visit[Done], ask: Ask | None, *, is_counted: bool = True
@@ -119,6 +120,8 @@ class PartitionElsewhere(Partition):
         if self.is_moved:
             return None
         write_id = None if visit.IS_READ else self.place.new_write_id()
+        if self._closed is not None and not visit.IS_READ:
+            raise Failure(self._closed.kind, self._closed.message)
         asked = Asked(self.container_name, self.range.id, visit, ask, write_id, is_counted)
         try:
             answered: Answered | None = await self.asked(asked)
@@ -221,7 +224,9 @@ class PartitionElsewhere(Partition):
             raise Unreached()
 
     def close(self, reason: Failure | None = None) -> None:
-        """The place closes its own."""
+        """The place closes its own. With a reason, this container is not what its rid stands for any more: writes that
+        are meant for it are not sent."""
+        self._closed = reason
 
     def end(self, reason: Failure) -> None:
         """The same."""
