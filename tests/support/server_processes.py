@@ -38,7 +38,10 @@ from armillary.tools.serving.processes.child_processes import connected_pair
 
 
 class OneProcess:
-    def __init__(self, number: int, count: int, engine: HoldableEngine, clock: Clock) -> None:
+    def __init__(
+        self, number: int, count: int, engine: HoldableEngine, clock: Clock, settings: AccountSettings
+    ) -> None:
+        self.settings = settings
         self.number = number
         self.engine = engine
         self.clock = clock
@@ -46,7 +49,7 @@ class OneProcess:
         self.here = ProcessHere(Places(number, count, clock), self.replica, clock)
         self.divided = DividedEngine(self.replica, {number: engine})
         self.divided.drop_elsewhere = self.here.drop_store
-        self.account = DividedAccount(self.divided, clock, AccountSettings(), self.here)
+        self.account = DividedAccount(self.divided, clock, settings, self.here)
         self.connections: dict[int, ProcessConnection] = {}
 
     @property
@@ -148,7 +151,7 @@ class ServerProcesses:
             place.use(None, is_ready=False)
         await killed.account.close(Failure(Kind.UNAVAILABLE, "killed"))
         await killed.engine.close()
-        self.processes[number] = OneProcess(number, len(self.processes), kept, self.clock)
+        self.processes[number] = OneProcess(number, len(self.processes), kept, self.clock, killed.settings)
 
     async def start(self, number: int) -> None:
         process = self.processes[number]
@@ -177,12 +180,13 @@ async def _begun(process: OneProcess, end: Any) -> ProcessConnection:
 
 @asynccontextmanager
 async def server_processes(
-    count: int = 3, engine_of: Callable[[int], Any] | None = None
+    count: int = 3, engine_of: Callable[[int], Any] | None = None, **settings: Any
 ) -> AsyncIterator[ServerProcesses]:
     """`engine_of` opens the engine of a process; in memory by default."""
     clock = VirtualClock()  # one for all: ids are drawn from it
     engines = [await engine_of(number) if engine_of is not None else MemoryEngine() for number in range(count)]
-    processes = [OneProcess(number, count, engine, clock) for number, engine in enumerate(engines)]
+    own = AccountSettings(**settings)
+    processes = [OneProcess(number, count, engine, clock, own) for number, engine in enumerate(engines)]
     first = processes[FIRST]
     first.here.owner = owner = await CatalogOwner.open(first.engine.store(CATALOG_STORE), first.replica)
     owner.spread = first.here.spread_change

@@ -125,6 +125,12 @@ class Budget:
         share = self._buckets.get(ask.bucket)
         return share is None or self._bucket_spent[ask.bucket] < share
 
+    def spend_elsewhere(self, amount: int, second: int) -> None:
+        """Another process or node has spent so much of it."""
+        if second != self.second:
+            self.turn(second)
+        self.spent += amount
+
     def settle(self, amount: int, ask: Ask) -> None:
         """Add what a request with an Ask spends, or gets back."""
         if ask.is_low:

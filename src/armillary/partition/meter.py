@@ -197,7 +197,7 @@ class Meter:
             if ask is not None:
                 self.budget.settle(-ticket, ask)
 
-    # Nodes of a region that share the budget.
+    # Nodes of a region, or processes of a server, that share the budget.
 
     @property
     def spent(self) -> Spent:
@@ -211,13 +211,9 @@ class Meter:
         return later + self._in_second - before.charged
 
     def spend_elsewhere(self, amount: int) -> None:
-        """Another node has spent so much of the budget. It is not counted here otherwise."""
-        budget = self.budget
-        if budget is not None:
-            second = int(self._now_s())
-            if second != budget.second:
-                budget.turn(second)
-            budget.spent += amount
+        """Another process or node has spent so much of the budget. It is not counted here otherwise."""
+        if self.budget is not None:
+            self.budget.spend_elsewhere(amount, int(self._now_s()))
 
     def _refuse(self, budget: Budget, ask: Ask | None, epk: bytes | None) -> Failure:
         self._refused += 1

@@ -38,6 +38,7 @@ from armillary.processes.partition_questions import RestatePartition
 from armillary.processes.places import ProcessHere, ask_once
 from armillary.processes.server_controls import Controls
 from armillary.processes.told_figures import FiguresOfOthers
+from armillary.processes.told_spending import SpendingOfOthers
 from armillary.processes.transactions.spanning import NoSpanning, SpanningHere
 from armillary.storage.engine import Engine
 
@@ -62,6 +63,7 @@ class DividedAccount(Account):
         self.rounds = Rounds(self, self.reshaper)
         self._figures = FiguresOfOthers(self, here, self.divided_reshaper, takes_rows=self.plans)
         self.controls = Controls(self, here)
+        self.spending = SpendingOfOthers(self, here)
         if self.plans:
             self.captures.shares = lambda: SharesOfOthers(here.places.others)
             self.history.refresh = self.refresh_figures
@@ -78,6 +80,7 @@ class DividedAccount(Account):
             await super().begin()
             if self._is_fixed:
                 await self.transactions.open()
+            self.spending.begin()
             return
         await self.catalog.load()
         self._adopt_secret(await self.catalog.kept_setting(SECRET))
@@ -89,11 +92,13 @@ class DividedAccount(Account):
             self.budgets.assign_offer(offer)
         if self._is_fixed:
             await self.transactions.open()
+        self.spending.begin()
         self._begin_upkeep()
         self.begin_history()
 
     async def close(self, reason: Failure | None = None) -> None:
         await self._held_places.close()
+        await self.spending.close()
         await self.transactions.close()
         await super().close(reason)
 

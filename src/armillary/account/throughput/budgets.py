@@ -7,7 +7,7 @@ Spending a share is `partition/budget.py`'s part, what may be provisioned `provi
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -31,6 +31,8 @@ METADATA_RATE_IS_LARGE = (
     "Request rate is large. The request did not complete due to a high rate of metadata requests. Please retry this "
     "request later. Learn more: http://aka.ms/cosmosdb-error-429"
 )
+
+NO_DATABASE = (b"", 0)
 
 
 class Charged(Protocol):
@@ -57,6 +59,7 @@ class Budgets:
         self._history = history
         self._without_room: set[bytes] = set()  # offers that were replaced and may need more partitions, by rid
         self._shared: dict[bytes, list[Budget]] = {}  # of databases, by rid: one for each of their partitions
+        self._sharing: dict[bytes, list[tuple[int, Meter]]] = {}  # the partitions here, with the place of their budget
         settings = registry.settings
         # Requests about databases, containers and the like have a small budget of their own.
         self.metadata = Meter(registry.clock, METADATA_RATE_IS_LARGE)
@@ -192,9 +195,12 @@ class Budgets:
             budgets.append(Budget(int(self._registry.clock.monotonic_s())))
         for budget in budgets:
             self._set_limit(budget, serving.ru * HUNDREDTHS // count)
+        sharing = self._sharing[database.rid] = []
         for container in self.containers_of(offer):
             mode = self.mode_of(container)
             for slot, partition in self._slots(container, count):
+                if not partition.is_elsewhere:
+                    sharing.append((slot, partition.meter))
                 partition.meter.budget = budgets[slot] if mode != "off" else None
                 partition.meter.is_enforcing = mode == "enforce"
 
@@ -203,6 +209,27 @@ class Budgets:
         """Which of a database's partitions each partition of a container lies in: in order, and evenly."""
         ranges = container.map.ranges
         return [(rank * count // len(ranges), container.partitions[each.id]) for rank, each in enumerate(ranges)]
+
+    # Budgets that several processes spend from.
+
+    @property
+    def sharing(self) -> Iterator[tuple[tuple[bytes, int], Meter]]:
+        """The partitions that this process holds whose budgets others may spend, too: by database, and its partition;
+        and the meter of all that is not about items, by nothing."""
+        yield NO_DATABASE, self.metadata
+        for database, meters in self._sharing.items():
+            for slot, meter in meters:
+                yield (database, slot), meter
+
+    def spend_elsewhere(self, shared: tuple[bytes, int], amount: int) -> None:
+        """Another process has spent so many hundredths of request units of a budget."""
+        if shared == NO_DATABASE:
+            self.metadata.spend_elsewhere(amount)
+            return
+        database, slot = shared
+        budgets = self._shared.get(database, [])
+        if slot < len(budgets):
+            budgets[slot].spend_elsewhere(amount, int(self._registry.clock.monotonic_s()))
 
     def _budget(self, meter: Meter, limit: int, minute_pool: int = 0) -> Budget:
         """A meter's own budget, with what it has spent of the present second."""
@@ -217,6 +244,7 @@ class Budgets:
         """Databases or containers were deleted: containers that shared throughput with them get larger shares."""
         for record in doomed:
             self._shared.pop(record.rid, None)
+            self._sharing.pop(record.rid, None)
         for database_rid in {record.owner for record in doomed if record.type is ResourceType.CONTAINER}:
             database = self._registry.catalog.get(ResourceType.DATABASE, database_rid)
             offer = self.offer_of(database) if database is not None else None

@@ -92,6 +92,7 @@ async def replace_offer(
 ) -> Record:
     """Replace an offer as a client's document says, or its options: those that change between manual and autoscale
     carry no number."""
+    await account.refresh_figures()
     async with account.control:
         present = provisioning.throughput_of(offer.body)
         if isinstance(wanted, dict) and wanted.get("id", offer.name) != offer.name:
@@ -104,6 +105,7 @@ async def replace_offer(
 
 async def set_throughput(account: Account, offer: Record, wanted: Throughput) -> Record:
     """Set the units, manual or autoscale. Other properties of the offer stay where they apply to that kind."""
+    await account.refresh_figures()
     async with account.control:
         present = provisioning.throughput_of(offer.body)
         if present.is_autoscale == wanted.is_autoscale:

@@ -83,6 +83,7 @@ def settings_actions(kind: str, owner_of: Owner) -> tuple[tuple[str, str, Action
 
     async def show(call: Call) -> Response:
         owner = owner_of(call)
+        await call.account.refresh_figures()
         return call.answer(_entry(call, shown_as, _offer(call, owner)))
 
     async def update(call: Call) -> Response:

@@ -118,6 +118,7 @@ CLASSES: Final = {
     "ask-decision": f"{_PROCESSES}.transactions.spanning_questions:AskDecision",
     "has-kept": f"{_PROCESSES}.transactions.spanning_questions:HasKept",
     # Figures.
+    "tell-spending": f"{_PROCESSES}.told_spending:TellSpending",
     "tell-figures": f"{_PROCESSES}.told_figures:TellFigures",
     "process-told": f"{_PROCESSES}.told_figures:ProcessTold",
     "container-told": f"{_PROCESSES}.told_figures:ContainerTold",

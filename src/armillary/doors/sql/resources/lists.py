@@ -15,7 +15,7 @@ from armillary.account.queries.partition_slices import rows_of_values
 from armillary.account.visits.uncounted_visits import renew_figures
 from armillary.doors.sql import headers as h
 from armillary.doors.sql.call import Call
-from armillary.doors.sql.resources.resources import record_content
+from armillary.doors.sql.resources.resources import record_content, renew_shown
 from armillary.errors import Reason, bad_request
 from armillary.languages.sql.compiling.compile import (
     BoundQuery,
@@ -35,6 +35,7 @@ from armillary.net.http import Response
 async def list_resources(call: Call) -> Response:
     records, owner_rid = _records(call)
     page, continuation = _page(call, records)
+    await renew_shown(call)
     rows = [orjson.dumps(record_content(call, record)) for record in page]
     return call.answer_feed(METADATA_FEED_RU, owner_rid, _feed(call), rows, continuation)
 
@@ -45,6 +46,7 @@ async def query_resources(call: Call) -> Response:
         raise bad_request("The query needs several partitions.", reason=Reason.CROSS_PARTITION_OFF)
     records, owner_rid = _records(call)
     page, continuation = _page(call, records)
+    await renew_shown(call)
     contents = [record_content(call, record) for record in page]
     rows = await rows_of_values(query, contents, call.account.clock)
     return call.answer_feed(METADATA_FEED_RU, owner_rid, _feed(call), rows, continuation)

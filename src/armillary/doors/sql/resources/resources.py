@@ -38,6 +38,7 @@ async def read_resource(call: Call) -> Response:
     if h.text(call.headers, h.IF_NONE_MATCH) == record.etag:
         return call.answer(304, METADATA_READ_RU, b"", [(b"etag", record.etag.encode())])
     extra: HeaderList = []
+    await renew_shown(call)
     content = record_content(call, record)
     if resource_type is ResourceType.CONTAINER:
         container = call.account.container(*call.route.segments)
@@ -214,6 +215,12 @@ def _checked(resource_type: ResourceType, given: Any) -> tuple[str, Body]:
 async def no_such_conflict(call: Call) -> Response:
     call.account.owner_container(*call.route.segments[:2])
     raise Failure(Kind.NOT_FOUND, f"There is no conflict '{call.route.segments[2]}': one region has none.")
+
+
+async def renew_shown(call: Call) -> None:
+    """Before resources are answered: what they say of partitions that other processes hold."""
+    if call.route.resource_type == ResourceType.OFFER.value:
+        await call.account.refresh_figures()
 
 
 def record_content(call: Call, record: Record) -> Body:
