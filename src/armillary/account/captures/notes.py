@@ -7,6 +7,7 @@ capture of the account runs, and only then.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ _numbers = count(1)
 def begin(door: str, activity: str | None = None, group: str | None = None) -> Request:
     """A door begins to answer a request. Called while a capture of the account runs, or a log or a trace asks for
     details. `activity`: the client's name for the request, if it has given one."""
-    request = Request(door, activity or f"{door}-{next(_numbers)}", group)
+    request = Request(door, activity or f"{door}-{os.getpid()}-{next(_numbers)}", group)
     REQUEST.set(request)
     return request
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from armillary import work
+from armillary.account.captures import notes
 from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
 from armillary.audit import ACTOR
 from armillary.doors.mongo.call import Call
 from armillary.doors.mongo.client import NO_LINE, Client, Login
 from armillary.doors.mongo.commands import inline_commands
+from armillary.doors.mongo.sessions.sessions import transaction_name
 from armillary.doors.mongo.settings import Grant
 from armillary.doors.mongo.wire.messages import Request, decode_document
 from armillary.errors import Failure, Kind
@@ -107,6 +109,8 @@ class AnswerCommand(Question):
         call = Call(services, client, next(iter(body), ""), Request(body, self.body, self.sequences))
         call.is_forwarded, call.meets_fail_points = True, self.meets_fail_points
         begun_s = services.machine.elapsed_s()
+        if here.account.captures.is_on:
+            notes.begin(MONGO, group=transaction_name(body))
         failed: Failure | None = None
         document: bytes | None = None
         try:
