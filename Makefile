@@ -61,10 +61,16 @@ bench: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## measure, sid
 clients: .venv/.installed-dev ## run the released clients of many languages against real servers, e.g. make clients ARGS="pydocumentdb"
 	PYTHONPATH=tests .venv/bin/python -m clients $(ARGS)
 
+# What clients and operators see of a server, for servers with several processes; tests/processes is a choice of it.
+PROTOCOLS := tests/sdk tests/control tests/faults tests/clients tests/testing tests/examples/test_examples.py \
+	$(addprefix tests/conformance/test_,sql_client.py gremlin_client.py mongo_client.py mongo_documents.py)
+
 # ARGS="--seed NUMBER" and the PYTHONHASHSEED that is printed repeat a run.
-soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long tests, all random ones from a new seed, and the corpora with partitions of other processes
+soak: .venv/.installed-dev tests/sdk/js/node_modules/.installed ## the long tests, all random ones from a new seed, and the corpora and protocols with several processes
 	PYTHONHASHSEED=$${PYTHONHASHSEED:-$$RANDOM} .venv/bin/python -m pytest -m "soak or seeded" --seed draw --timeout 0 $(ARGS)
 	.venv/bin/python -m pytest $(PYTEST_WORKERS) --divided mixed $(addprefix tests/conformance/test_,sql.py table.py gremlin.py mongo_documents.py mongo_language.py)
+	.venv/bin/python -m pytest $(PYTEST_WORKERS) --processes 3 $(PROTOCOLS)
+	.venv/bin/python -m pytest -m soak --seed draw --timeout 0 --processes 3 tests/faults/test_elastic.py
 
 # Three times slower than the tests alone. Gaps of packages: make coverage GAPS="storage partition"
 COVERAGE := .venv/bin/python -m coverage

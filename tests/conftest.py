@@ -39,8 +39,8 @@ FIRST = """
     faults/test_kill.py fuzz/test_queries.py sdk/test_splits.py faults/test_elastic.py unit/account/test_reshaping.py
     faults/test_elastic_simulation.py unit/doors/mongo/test_mongodoor_differential.py conformance/test_sql_client.py
     sdk/test_javascript.py sdk/test_changes.py browser unit/languages/gremlin/test_gremlin_templates.py faults control
-    sdk fuzz hostile unit/query/test_query_differential.py clients foresight storage examples conformance unit/house
-    unit/query unit/insight unit/account unit/scripts unit/doors
+    sdk processes fuzz hostile unit/query/test_query_differential.py clients foresight storage examples conformance
+    unit/house unit/query unit/insight unit/account unit/scripts unit/doors
 """.split()
 TESTS = Path(__file__).parent
 

@@ -40,16 +40,16 @@ def house() -> Iterator[Database[Any]]:
 
 @pytest.mark.parametrize("case", OWN_CASES, ids=[case["id"] for case in OWN_CASES])
 def test_own_case(house: Database[Any], case: dict[str, Any]) -> None:
-    _check(house, case, 1)
+    check(house, case, 1)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_case(house: Database[Any], case: dict[str, Any]) -> None:
     for partitions in (1, 4):
-        _check(house, case, partitions)
+        check(house, case, partitions)
 
 
-def _check(house: Database[Any], case: dict[str, Any], partitions: int) -> None:
+def check(house: Database[Any], case: dict[str, Any], partitions: int) -> None:
     house = house.client.get_database(f"cases{partitions}", codec_options=CODEC)
     _fill(house, "c", case["docs"], partitions)
     for name, documents in case.get("other", {}).items():
