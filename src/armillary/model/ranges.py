@@ -107,6 +107,12 @@ class PartitionMap:
         merged = KeyRange(self.next_id(), low.low, high.high, (*ancestors, low_id, high_id), store)
         return PartitionMap((*(other for other in self.ranges if other is not low and other is not high), merged))
 
+    def move(self, range_id: int, store: int) -> PartitionMap:
+        """The map with a range replaced by one with the same keys in another store, whose newest parent it is."""
+        parent = self._by_id[range_id]
+        moved = KeyRange(self.next_id(), parent.low, parent.high, (*parent.parents, parent.id), store)
+        return PartitionMap((*(other for other in self.ranges if other is not parent), moved))
+
 
 def even_boundaries(count: int, version: int) -> list[bytes]:
     """The inner boundaries of `count` equal parts of the hash space of version 1 or 2. MultiHash is version 2."""

@@ -159,10 +159,13 @@ class DividedAccount(Account):
         place = place_of_store(key_range.store)
         if place in self.held:
             return self.led_partition(container, key_range) if place in self._leads else None
-        rid, range_id = container.record.rid, key_range.id
+        return self.stand_in(container, key_range)
+
+    def stand_in(self, container: Container, key_range: KeyRange) -> PartitionElsewhere:
+        range_id = key_range.id
         return PartitionElsewhere(
-            self.here.places[place],
-            rid,
+            self.here.places[place_of_store(key_range.store)],
+            container.record.rid,
             key_range,
             self.clock,
             lambda: container.partitions.get(range_id),
@@ -246,8 +249,7 @@ class DividedAccount(Account):
         if state.ranges != container.map.ranges:
             new_map = PartitionMap(state.ranges)
             children = [container.new_partition(each) for each in new_map.ranges if each.id not in container.partitions]
-            for child in children:
-                await child.open()
+            children = [await self._held_places.opened(container, each) for each in children]
             parents = [each for each in container.partitions.values() if new_map.get(each.range.id) is None]
             container.take_over(new_map, children)
             self._held_places.match(container)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final, cast
 
 from armillary import limits
-from armillary.account.catalog.allocation import place_of_store
+from armillary.account.catalog.allocation import first_store, place_of_store
 from armillary.account.container import Container
 from armillary.account.registry import Registry
 from armillary.account.reshaping.reservations import Reservation
@@ -18,8 +19,11 @@ from armillary.account.reshaping.split_planner import Reshaper
 from armillary.account.reshaping.told_reshapes import ReshapeTold, ToldReshape, told_of
 from armillary.account.throughput.budgets import Budgets
 from armillary.account.visits.elsewhere.place import LocalPlace, Question
+from armillary.errors import Failure, Kind, bad_request
 from armillary.processes.divided_engine import held_elsewhere
 from armillary.processes.places import Places, ProcessPlace, ask_once
+
+MOVE: Final = "request"  # the reason of a move
 
 
 @dataclass(slots=True)
@@ -58,6 +62,25 @@ class BeginMerge(Question):
         reshaper, container = here.account.reshaper, here.container(self.container)
         _check_here(container, self.low_id)
         reshape = await reshaper.merge(container, self.low_id, self.high_id)
+        return told_of(reshape, is_paused=reshaper.is_paused(reshape))
+
+
+@dataclass(slots=True)
+class BeginMove(Question):
+    id: bytes
+    container: bytes  # rid
+    range_id: int
+    place: int
+
+    @property
+    def write_id(self) -> bytes | None:
+        return self.id
+
+    async def answer(self, here: LocalPlace) -> ReshapeTold:
+        container = here.container(self.container)
+        _check_here(container, self.range_id)
+        reshaper = cast(DividedReshaper, here.account.reshaper)
+        reshape = await reshaper.move_partition(container, self.range_id, self.place)
         return told_of(reshape, is_paused=reshaper.is_paused(reshape))
 
 
@@ -141,6 +164,36 @@ class DividedReshaper(Reshaper):
         question = BeginMerge(low.new_write_id(), container.record.rid, low_id, high_id)
         told: ReshapeTold = await ask_once(low, question, limits.VISIT_SECONDS_MAX)
         return ToldReshape(told, container, low.number)
+
+    async def move_partition(self, container: Container, range_id: int, place: int) -> Reshape:
+        """Copy a partition to another place, where one process holds both. Its range has another id then, as after a
+        split. Returns when that has begun."""
+        partition = container.partition_by_id(str(range_id))
+        present = place_of_store(partition.range.store)
+        if not 0 <= place < self._places.count or place == present:
+            raise bad_request(
+                f"Range {range_id} is in place {present}, and there are {self._places.count}: it cannot be moved to "
+                f"{place}."
+            )
+        if self._budgets.offer_of(container.record) is None and self._budgets.offer_of(container.database) is not None:
+            raise bad_request(
+                f"The container '{container.name}' shares the throughput of its database: its partitions stay where "
+                "those of the others are, so that what all of them spend is counted in one place."
+            )
+        holder = self._place_of(container, range_id)
+        if holder is not None:
+            question = BeginMove(holder.new_write_id(), container.record.rid, range_id, place)
+            told: ReshapeTold = await ask_once(holder, question, limits.VISIT_SECONDS_MAX)
+            return ToldReshape(told, container, holder.number)
+        if not self._registry.holds(first_store(place)):
+            raise Failure(
+                Kind.CONFLICT,
+                f"The places {present} and {place} are held by different processes: a partition is moved by one that "
+                "holds both. Have it lead both first.",
+            )
+        with Reservation(self._reserved, container, (range_id,)) as reservation:
+            children = [(partition.range.low, partition.range.high)]
+            return await self._begin(container, (range_id,), children, MOVE, reservation, place)
 
     async def cancel(self, reshape: Reshape) -> None:
         if not isinstance(reshape, ToldReshape):

@@ -69,6 +69,11 @@ def transactions_store(place: int) -> int:
     return place << _PLACE_BITS | _OF_TRANSACTIONS
 
 
+def first_store(place: int) -> int:
+    """The lowest number of a store in a place."""
+    return place << _PLACE_BITS
+
+
 def are_together(store: int, other: int) -> bool:
     """Whether one engine holds two stores, so that a transaction can be of both."""
     return place_of_store(store) == place_of_store(other)

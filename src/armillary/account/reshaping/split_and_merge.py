@@ -1,4 +1,5 @@
-"""One split or merge: begin, copy, catch up, cut over. A step that fails is tried again.
+"""One split or merge, or the move of a partition to another place, which has one child: begin, copy, catch up, cut
+over. A step that fails is tried again.
 
 The container's record lists the reshape from the beginning, in `reshapes`; the children are in stores of their own, and
 no request is routed to them yet. One transaction of the catalog puts them in their parents' place: before it the
@@ -20,7 +21,6 @@ from armillary.account.catalog.allocation import NewStore, place_of_store
 from armillary.account.catalog.catalog import Guard
 from armillary.account.catalog.container_state import ContainerState, ReshapeState
 from armillary.account.container import Container
-from armillary.account.events import EventKind, Events
 from armillary.account.registry import Registry
 from armillary.errors import Failure
 from armillary.model.ranges import KeyRange, PartitionMap
@@ -28,6 +28,7 @@ from armillary.partition.held_writers import hold_all
 from armillary.partition.partition import Partition
 from armillary.partition.reshaping.copying import Overtaken, Progress, Target, Transfer
 from armillary.partition.upkeep.background_throttle import Throttle
+from armillary.storage.engine import View
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class Reshape:
         self._reach = reach
         self._switched = switched
         self._throttle = throttle
-        self.store = container.partitions[entry.parents[0]].range.store
+        self.stores = container.partitions[entry.parents[0]].range.store, *entry.stores
         self._transfer = self._new_transfer(entry)
         self._written_meanwhile = 0  # in the moment after the last hold
         self._is_fresh = is_fresh  # the children's stores are known to be empty
@@ -82,9 +83,17 @@ class Reshape:
         return len(self.parents) > 1
 
     @property
+    def is_move(self) -> bool:
+        return len(self.parents) == len(self.children) == 1
+
+    @property
+    def kind(self) -> str:
+        return "merge" if self.is_merge else "move" if self.is_move else "split"
+
+    @property
     def growth(self) -> int:
         """How many ranges there will be more."""
-        return -1 if self.is_merge else 1
+        return len(self.children) - len(self.parents)
 
     @property
     def progress(self) -> Progress:
@@ -198,6 +207,17 @@ class Reshape:
     # Cutting over.
 
     async def _cut_over(self) -> None:
+        def take_over() -> None:
+            """In the step that changes the record: other changes of it find its ranges in the container."""
+            parents = [each for each in self._partitions() if not each.is_elsewhere]
+            serving = [self.container.new_partition(child) for child in children] if self.is_left else partitions
+            self.container.take_over(new_map, serving, self.reason)
+            for parent in parents:
+                parent.move()
+            self._transfer.sources = ()  # so that references to this reshape do not count as readers of the parents
+            self.is_done = True
+            self._switched(self, parents)
+
         async with self._switching:  # ranges are numbered in the order in which they come into being
             await hold_all(self._partitions())
             try:
@@ -211,7 +231,7 @@ class Reshape:
                     await partition.open()
                 await self._arrive(HELD)
                 self.is_switching = True
-                is_switched = await self._switch(new_map)
+                is_switched = await self._switch(new_map, take_over)
             except Exception:  # whatever failed, writers must be released
                 self.is_switching = False
                 self._release()
@@ -226,19 +246,9 @@ class Reshape:
                 self.is_switching = False
                 self._release()
                 raise Overtaken
-            parents = [each for each in self._partitions() if not each.is_elsewhere]
-            if self.is_left:
-                partitions = [self.container.new_partition(child) for child in children]
-            self.container.take_over(new_map, partitions, self.reason)
-            for parent in parents:
-                parent.move()
-            self._transfer.sources = ()  # so that references to this reshape do not count as readers of the parents
-            self.is_done = True
-            self._switched(self, parents)
-            del parents
         await self._arrive(SWITCHED)
 
-    async def _switch(self, new_map: PartitionMap) -> bool:
+    async def _switch(self, new_map: PartitionMap, take_over: Callable[[], None]) -> bool:
         """The one transaction. Returns whether it took place."""
         until_s = self._registry.clock.now_s() + limits.RETIRED_SECONDS
 
@@ -260,7 +270,7 @@ class Reshape:
         try:
             # After a failed sync only storage can tell whether the map was switched: that is waited for.
             await self._registry.catalog.change_container(
-                self.container.record, change, waits=True, guard=self._guard()
+                self.container.record, change, on_changed=take_over, waits=True, guard=self._guard()
             )
             return True
         except Overtaken:
@@ -289,12 +299,21 @@ class Reshape:
         if self.is_merge:
             low_id, high_id = self.parents
             new_map = present.merge(low_id, high_id, *stores)
+        elif self.is_move:
+            new_map = present.move(self.parents[0], *stores)
         else:
             new_map = present.split(self.parents[0], entry.children[1].low, *stores)
         return new_map, [each for each in new_map.ranges if each.store in stores]
 
-    def _guard(self) -> Guard | None:
-        return self._registry.place_guard(self.store)
+    def _guard(self) -> Guard:
+        guards = [self._registry.place_guard(each) for each in self.stores]
+
+        def check(view: View) -> None:
+            for guard in guards:
+                if guard is not None:
+                    guard(view)
+
+        return check
 
     def _entry(self) -> ReshapeState | None:
         """What the record says about it; None: it is done, or the container is gone."""
@@ -311,23 +330,3 @@ class Reshape:
 
 async def _no_rest() -> None:
     """While writers are held, the copy does not pause for other work."""
-
-
-def tell_point(events: Events, reshape: Reshape, point: str | None) -> None:
-    """Record a point that a reshape has reached, for people who look; None: it was cancelled."""
-    what = "merge" if reshape.is_merge else "split"
-    parents = " and ".join(map(str, reshape.parents))
-    done: EventKind = "merged" if reshape.is_merge else "split-switched"
-    kinds: dict[str | None, EventKind] = {None: "split-cancelled", BEGUN: "split-begun", SWITCHED: done}
-    state = f"is {point}" if point is not None else "was taken back"
-    events.record(
-        kinds.get(point, "split-point"),
-        f"The {what} of partition {parents} of {reshape.container.name} ({reshape.reason}) {state}.",
-        reshape.container.database.name,
-        reshape.container.name,
-        reshape=reshape.number,
-        what=what,
-        point=point,
-        partitions=list(reshape.parents),
-        reason=reshape.reason,
-    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -23,8 +23,9 @@ from armillary.account.catalog.container_state import ContainerState, ReshapeChi
 from armillary.account.container import Container
 from armillary.account.registry import Registry
 from armillary.account.reshaping.reservations import Reservation
+from armillary.account.reshaping.reshape_points import Pauses, tell_point
 from armillary.account.reshaping.retirement import Retirement
-from armillary.account.reshaping.split_and_merge import POINTS, Reshape, tell_point
+from armillary.account.reshaping.split_and_merge import Reshape
 from armillary.account.reshaping.split_boundary import OneKey, boundary_in, width_of
 from armillary.account.throughput.budgets import Budgets
 from armillary.account.throughput.provisioning import throughput_of
@@ -39,18 +40,18 @@ Lock = AbstractAsyncContextManager[object, None]
 STORAGE, THROUGHPUT, REQUEST, POLICY = "storage", "throughput", "request", "policy"
 
 
-class Reshaper:
+class Reshaper(Pauses):
     def __init__(self, registry: Registry, budgets: Budgets) -> None:
+        super().__init__()
         self._registry = registry
         self._budgets = budgets
         self._throttle = Throttle(registry.clock, self._share)
         self._running: dict[tuple[bytes, int], Reshape] = {}  # by container and number
+        self._ending: set[tuple[bytes, int]] = set()  # that are being taken back, likewise
         self._reserved: set[tuple[bytes, int]] = set()  # ranges that a reshape is, or is about to be, about
         self._switching: weakref.WeakKeyDictionary[Container, Lock] = weakref.WeakKeyDictionary()
         self._retirement = Retirement(registry.catalog, registry.clock, registry.holds)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pauses: frozenset[str] = frozenset()
-        self._paused: dict[Reshape, asyncio.Event] = {}
         self.on_point: Callable[[Reshape, str], None] | None = None  # told at every point that one reaches: for tests
 
     # Containers that are opened and deleted.
@@ -60,8 +61,8 @@ class Reshaper:
         rid = container.record.rid
         for entry in container.state.reshapes:
             self._reserved.update((rid, parent) for parent in entry.parents)
-            is_here = not container.partitions[entry.parents[0]].is_elsewhere
-            if is_here and (rid, entry.number) not in self._running:
+        for entry in self._standing(container):
+            if all(map(self._registry.holds, entry.stores)):
                 self._start(container, entry, is_fresh=False)
         self._retirement.enter(container)
         self._watch(container, [each for each in container.partitions.values() if each.on_grown is None])
@@ -71,16 +72,26 @@ class Reshaper:
         """This process does not hold some stores any more: what goes on there goes on where they are held. A reshape
         whose children are about to serve is still told what became of that."""
         for key, reshape in list(self._running.items()):
-            if is_left(reshape.store):
+            if any(map(is_left, reshape.stores)):
                 reshape.is_left = True
                 if not reshape.is_switching and reshape.task is not None:
                     del self._running[key]
                     reshape.task.cancel()
         self._retirement.leave_stores(is_left)
 
+    def _standing(self, container: Container) -> list[ReshapeState]:
+        """What is recorded of partitions that are here, and does not run."""
+        rid, partitions = container.record.rid, container.partitions
+        return [
+            each
+            for each in container.state.reshapes
+            if (rid, each.number) not in self._running and (rid, each.number) not in self._ending
+            if each.parents[0] in partitions and not partitions[each.parents[0]].is_elsewhere
+        ]
+
     async def left_stores(self, is_left: Callable[[int], bool]) -> None:
         """Before they are held again: wait for those reshapes."""
-        switching = [each.task for each in self._running.values() if each.is_left and is_left(each.store)]
+        switching = [each.task for each in self._running.values() if each.is_left and any(map(is_left, each.stores))]
         await asyncio.gather(*[each for each in switching if each is not None], return_exceptions=True)
 
     def leave(self, container: Container) -> None:
@@ -151,24 +162,32 @@ class Reshaper:
         container = reshape.container
         # A task that is cancelled before its first step does not get to leave by itself.
         self._running.pop((container.record.rid, reshape.number), None)
-        entry = container.state.reshape(reshape.number)
+        try:
+            await self._take_back(container, reshape.number, reshape.parents)
+        except Failure:
+            self._resume(reshape)
+            raise
+        tell_point(self._registry.events, reshape, None)
+        await self._registry.catalog.collect_garbage()
+
+    async def _take_back(self, container: Container, number: int, parents: Sequence[int]) -> None:
+        """Forget one that does not run."""
+        entry, rid = container.state.reshape(number), container.record.rid
         stores = entry.stores if entry is not None else []
-        guard = self._registry.place_guard(container.partitions[reshape.parents[0]].range.store)
+        guard = self._registry.place_guard(container.partitions[parents[0]].range.store)
 
         def change(state: ContainerState, _: NewStore) -> ContainerState:
-            return replace(state, reshapes=state.without_reshape(reshape.number))
+            return replace(state, reshapes=state.without_reshape(number))
 
+        self._ending.add((rid, number))
         try:
             await self._registry.catalog.change_container(
                 container.record, change, garbage=stores, is_freeing=True, waits=True, guard=guard
             )
-        except Failure:
-            self._resume(reshape)
-            raise
-        self._reserved -= {(container.record.rid, parent) for parent in reshape.parents}
-        self._watch(container, [container.partitions[each] for each in reshape.parents])
-        tell_point(self._registry.events, reshape, None)
-        await self._registry.catalog.collect_garbage()
+        finally:
+            self._ending.discard((rid, number))
+        self._reserved -= {(rid, parent) for parent in parents}
+        self._watch(container, [container.partitions[each] for each in parents])
 
     def _resume(self, reshape: Reshape) -> None:
         """Restart a reshape whose cancellation failed: the container's record still lists it. Nothing is done if the
@@ -246,51 +265,27 @@ class Reshaper:
 
     # Step by step.
 
-    def pause(self, points: Collection[str]) -> None:
-        """From now on every reshape stops at these points until it is told to go on; none: nothing stops."""
-        unknown = sorted(set(points) - set(POINTS))
-        if unknown:
-            raise bad_request(f"A reshape has no point '{unknown[0]}'; it has {', '.join(POINTS)}.")
-        self._pauses = frozenset(points)
-        for reshape, event in list(self._paused.items()):
-            if reshape.point not in self._pauses:
-                event.set()
-
-    @property
-    def pauses(self) -> list[str]:
-        """Where reshapes stop now, in order."""
-        return [point for point in POINTS if point in self._pauses]
-
-    def advance(self, reshape: Reshape | None = None) -> int:
-        """Let one go on from where it stopped, or all. Returns how many had stopped."""
-        events = [event for each, event in self._paused.items() if reshape is None or each is reshape]
-        for event in events:
-            event.set()
-        return len(events)
-
     async def let_go_on(self, reshape: Reshape | None = None) -> int:
         """The same, in other processes too."""
         return self.advance(reshape)
-
-    def is_paused(self, reshape: Reshape) -> bool:
-        return reshape in self._paused
 
     async def _reach(self, reshape: Reshape, point: str) -> None:
         if self.on_point is not None:
             self.on_point(reshape, point)
         tell_point(self._registry.events, reshape, point)
-        if point in self._pauses:
-            event = self._paused[reshape] = asyncio.Event()
-            try:
-                await event.wait()
-            finally:
-                del self._paused[reshape]
+        await self.stop_at(reshape, point)
 
     # Upkeep.
 
     async def keep_up(self) -> None:
         """Once in a while: empty the stores of parents, and look for what could be merged."""
         await self._retirement.collect()
+        for container in self._registry.containers:
+            for entry in self._standing(container):
+                if all(map(self._registry.holds, entry.stores)):
+                    self._start(container, entry, is_fresh=False)
+                else:  # a move, whose two places have come to different processes
+                    await self._try(self._take_back(container, entry.number, entry.parents), container)
         if not self._registry.plans:
             return
         for container in self._registry.containers:
@@ -396,21 +391,27 @@ class Reshaper:
         children: list[tuple[bytes, bytes]],
         reason: str,
         reservation: Reservation,
+        place: int | None = None,
     ) -> Reshape:
+        """`place`: of the children; None: that of their parents."""
         store = container.partitions[parents[0]].range.store
-        place = place_of_store(store)
+        target = place_of_store(store) if place is None else place
+        started: list[Reshape] = []
 
         def change(state: ContainerState, new_store: NewStore) -> ContainerState:
-            made = tuple([ReshapeChild(low, high, new_store(place)) for low, high in children])
+            made = tuple([ReshapeChild(low, high, new_store(target)) for low, high in children])
             entry = ReshapeState(state.next_reshape, parents, made, reason)
             return replace(state, next_reshape=state.next_reshape + 1, reshapes=(*state.reshapes, entry))
 
+        def start() -> None:
+            reservation.keep()
+            entry = next(each for each in container.state.reshapes if each.parents == parents)
+            started.append(self._start(container, entry, is_fresh=True))
+
         await self._registry.catalog.change_container(
-            container.record, change, waits=True, guard=self._registry.place_guard(store)
+            container.record, change, on_changed=start, waits=True, guard=self._registry.place_guard(store)
         )
-        entry = next(each for each in container.state.reshapes if each.parents == parents)
-        reservation.keep()
-        return self._start(container, entry, is_fresh=True)
+        return started[0]
 
     def _start(self, container: Container, entry: ReshapeState, *, is_fresh: bool) -> Reshape:
         lock = self._switching.get(container)

@@ -85,7 +85,7 @@ def reshape_json(call: Call, reshape: Reshape) -> dict[str, Any]:
         "database": reshape.container.database.name,
         "container": reshape.container.name,
         "number": reshape.number,
-        "kind": "merge" if reshape.is_merge else "split",
+        "kind": reshape.kind,
         "reason": reshape.reason,
         "partitions": list(reshape.parents),
         "children": [{"low": low.hex().upper(), "high": high.hex().upper()} for low, high in reshape.children],

@@ -18,6 +18,7 @@ from armillary.account.account import Account
 from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.catalog import Catalog, Guard
 from armillary.account.container import Container
+from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
 from armillary.errors import Failure
 from armillary.model.ranges import KeyRange
 from armillary.partition.partition import Partition
@@ -37,6 +38,8 @@ class Holding(Protocol):
     """The account (`divided_account.py`), as far as it is told."""
 
     def led_partition(self, container: Container, key_range: KeyRange) -> LedPartition: ...
+
+    def stand_in(self, container: Container, key_range: KeyRange) -> PartitionElsewhere: ...
 
     async def entered(self, container: Container) -> None:
         """This process has come to hold partitions of a container."""
@@ -93,6 +96,17 @@ class HeldPlaces:
             if place not in self._engine.held:
                 return
         await self._holding.entered(container)
+
+    async def opened(self, container: Container, partition: Partition) -> Partition:
+        """A partition that is to serve; a stand-in where its place is changing its holder: `match` opens it then."""
+        try:
+            await partition.open()
+        except Failure as failure:
+            if not isinstance(partition, LedPartition):
+                raise
+            log.warning("a partition of %s cannot be opened yet: %s", container.link, failure.message)
+            return self._holding.stand_in(container, partition.range)
+        return partition
 
     def match(self, container: Container) -> None:
         """A container came to be served, or other partitions of it: they may have been made before a place changed its

@@ -126,6 +126,7 @@ CLASSES: Final = {
     "reshape-told": "armillary.account.reshaping.told_reshapes:ReshapeTold",
     "tell-metrics": "armillary.tools.serving.processes.forwarded_requests:TellMetrics",
     "begin-split": f"{_PROCESSES}.divided_reshaper:BeginSplit",
+    "begin-move": f"{_PROCESSES}.divided_reshaper:BeginMove",
     "begin-merge": f"{_PROCESSES}.divided_reshaper:BeginMerge",
     "cancel-reshape": f"{_PROCESSES}.divided_reshaper:CancelReshape",
     "advance-reshapes": f"{_PROCESSES}.divided_reshaper:AdvanceReshapes",
