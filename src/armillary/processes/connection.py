@@ -119,5 +119,14 @@ async def connect(
     """Greet the process at the other end of a socket."""
     end.setblocking(False)
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(lambda: ProcessConnection(here, number, write_ids), sock=end)
+    transport: asyncio.BaseTransport | None = None
+    try:
+        transport, connection = await loop.create_connection(
+            lambda: ProcessConnection(here, number, write_ids), sock=end
+        )
+    finally:
+        # The other process may have ended already. Then uvloop has closed the descriptor without telling the socket
+        # object, which would close it once more when it is collected: by then it may be that of a file.
+        if (transport is None or transport.is_closing()) and not isinstance(loop, asyncio.BaseEventLoop):
+            end.detach()
     return await connection.greeted, connection

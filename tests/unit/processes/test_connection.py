@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import random
 import socket
 from collections.abc import Callable
 
+import pytest
+import uvloop
+
 from armillary.clock import VirtualClock
+from armillary.errors import Failure
 from armillary.processes.catalog_owner import FIRST, CatalogOwner, Committed
 from armillary.processes.catalog_questions import CommitChange
 from armillary.processes.catalog_replica import CatalogReplica
@@ -32,6 +38,24 @@ def _second() -> ProcessHere:
 
 def _change(write_id: bytes, version: int, value: bytes) -> CommitChange:
     return CommitChange(1, write_id, version, {b"key": value}, [], is_freeing=False)
+
+
+def test_a_connection_to_a_process_that_has_ended_closes_its_descriptor_once() -> None:
+    """With the loop of the server: a file that is opened in between may have got the same number."""
+
+    async def run() -> None:
+        first = await _first()
+        end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        other.close()
+        with pytest.raises(Failure):
+            await connect(end, first, FIRST, first.places.write_ids)
+        opened = os.open(os.devnull, os.O_RDONLY)
+        del end
+        gc.collect()
+        os.fstat(opened)
+        os.close(opened)
+
+    uvloop.run(run())
 
 
 async def test_a_long_message_comes_whole(seed: int) -> None:
