@@ -143,10 +143,10 @@ def create_database(port: int) -> None:
     call(port, "POST", "dbs", "", "/dbs", json.dumps({"id": DATABASE}), {})
 
 
-def create_container(port: int, container: str, **policies: object) -> None:
+def create_container(port: int, container: str, throughput_ru: int = THROUGHPUT_RU, **policies: object) -> None:
     body = {"id": container, "partitionKey": {"paths": ["/key"], "kind": "Hash", "version": 2}, **policies}
     link = f"dbs/{DATABASE}"
-    extra = {"x-ms-offer-throughput": str(THROUGHPUT_RU)}
+    extra = {"x-ms-offer-throughput": str(throughput_ru)}
     call(port, "POST", "colls", link, f"/{link}/colls", json.dumps(body), extra)
 
 

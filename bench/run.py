@@ -34,6 +34,7 @@ from bench import (
     mongo,
     operations,
     portal,
+    processes,
     queries,
     report,
     scripts,
@@ -44,6 +45,7 @@ from bench import (
 from bench.idle import measure_idle
 from bench.load import NUMBERS_PER_RUN, Measured, run_wrk
 from bench.operations import OperationFigures
+from bench.processes import ProcessFigures
 from bench.protocol import BATCH_ITEMS, NUMBER_FIRST
 from bench.queries import QueryFigures
 from bench.raw_rocks import RawRocks
@@ -223,6 +225,7 @@ SECTIONS: dict[str, Measure] = {
     "snapshots": snapshots.measure,
     "cluster": cluster.measure,
     "growth": growth.measure,
+    "processes": processes.measure,
     "portal": portal.measure,
 }
 CONTESTS = ("read", "create", "upsert", "batch", "large", "query", "split")
@@ -249,8 +252,12 @@ def main() -> None:
             if each in SECTIONS:
                 (directory / each).mkdir()
                 sections[each] = SECTIONS[each](directory / each, is_quick=options.quick, say=_say)
-                if isinstance(operation_figures := sections[each], OperationFigures) and not options.quick:
-                    documented.write_operations(operation_figures, load_before)
+                if options.quick:
+                    continue
+                if isinstance(measured := sections[each], OperationFigures):
+                    documented.write_operations(measured, load_before)
+                elif isinstance(measured, ProcessFigures):
+                    documented.write_processes(measured, load_before)
     text = report.render(
         benchmark.results,
         idle,

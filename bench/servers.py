@@ -109,9 +109,14 @@ class Server:
 
 
 def start_armillary(
-    directory: Path, durability: str = "full", control_key: str = "", environment: dict[str, str] | None = None
+    directory: Path,
+    durability: str = "full",
+    control_key: str = "",
+    environment: dict[str, str] | None = None,
+    processes: int = 1,
 ) -> Server:
     arguments = ["serve", "--data", str(directory), "--sql-port", "0", "--durability", durability]
+    arguments += ["--processes", str(processes)] if processes > 1 else []
     environment = (environment or {}) | ({"ARMILLARY_CONTROL_KEY": control_key} if control_key else {})
     return _start_saying(f"armillary, {durability}", [sys.executable, "-m", "armillary", *arguments], environment)
 
