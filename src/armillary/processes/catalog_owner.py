@@ -39,7 +39,7 @@ class Committed(NamedTuple):
 class CatalogOwner:
     """Made by `open`."""
 
-    def __init__(self, stored: Store, replica: CatalogReplica) -> None:
+    def __init__(self, stored: Store, replica: CatalogReplica, number: int) -> None:
         self.replica = replica
         self.changing = asyncio.Lock()  # held while a change is stored and taken over
         self.spread: Spread = _nowhere
@@ -47,13 +47,15 @@ class CatalogOwner:
         # that reads the catalog with the change: it waits for the same lock.
         self.guards: list[Callable[[], None]] = []
         self._stored = stored
+        self._number = number
         self._unknown: tuple[int, Change] | None = None  # the change whose outcome is unknown, and who made it
 
     @classmethod
-    async def open(cls, stored: Store, replica: CatalogReplica, life: int = 0) -> CatalogOwner:
-        """`life`: how often a first process was started before, so that versions grow over their lives."""
+    async def open(cls, stored: Store, replica: CatalogReplica, life: int = 0, number: int = FIRST) -> CatalogOwner:
+        """`life`: how often a first process was started before, so that versions grow over their lives. `number`: of
+        this process."""
         replica.load((life << _LIFE_BITS) + 1, await stored.read(_all))
-        return cls(stored, replica)
+        return cls(stored, replica, number)
 
     async def commit(self, origin: int, change: Change, is_freeing: bool) -> Committed:
         """Store a change of a process."""
@@ -62,7 +64,7 @@ class CatalogOwner:
                 await self._find_out(is_freeing)
             if change.version != self.replica.version:
                 return Committed(BEHIND, {})
-            if origin == FIRST:
+            if origin == self._number:
                 for guard in self.guards:
                     guard()
             if change.is_empty:
@@ -87,7 +89,7 @@ class CatalogOwner:
         further = Change(self.replica.version, {LEFT_LSN: lsn.to_bytes(8, "big")})
         await self._stored.write(further.apply, is_freeing=True)
         self.replica.take(further)
-        await self.spread(further, NO_PLACE if is_late or origin == FIRST else origin, False)
+        await self.spread(further, NO_PLACE if is_late or origin == self._number else origin, False)
         return further.writes
 
     async def _find_out(self, is_freeing: bool) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import socket
 import struct
 from abc import ABC, abstractmethod
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 from armillary import limits
 from armillary.account.visits.elsewhere.link import Link
@@ -34,7 +34,9 @@ class Connecting(LocalPlace, ABC):
 
 
 class ProcessConnection(asyncio.Protocol):
-    """Made by `connect`."""
+    """Made by `connect`. `cluster/spread/node_connections.py` has another greeting."""
+
+    hello_bytes: ClassVar = _HELLO.size
 
     def __init__(self, here: Connecting, number: int, write_ids: WriteIds) -> None:
         """`number`: of this process."""
@@ -49,7 +51,7 @@ class ProcessConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
-        self._transport.write(_HELLO.pack(_MAGIC, self._number, self._here.remembered.run))
+        self._transport.write(self._hello())
 
     def send(self, frame: bytes) -> None:
         if self._transport is not None:
@@ -65,12 +67,12 @@ class ProcessConnection(asyncio.Protocol):
             gathered.clear()
         at, size = 0, len(data)
         if self._link is None:
-            if size < _HELLO.size:
+            if size < self.hello_bytes:
                 gathered += data
-                self._needed_bytes = _HELLO.size
+                self._needed_bytes = self.hello_bytes
                 return
-            self._greet(data[: _HELLO.size])
-            at = _HELLO.size
+            self._greet(data[: self.hello_bytes])
+            at = self.hello_bytes
         link = self._link
         if link is None:
             return
@@ -84,21 +86,32 @@ class ProcessConnection(asyncio.Protocol):
             if end > size:
                 self._needed_bytes = end - at
                 break
-            link.received(data[at + _LENGTH.size : end])
+            self._take(link, data[at + _LENGTH.size : end])
             at = end
         if at < size:
             gathered += data[at:]
+
+    def _take(self, link: Link, frame: bytes) -> None:
+        link.received(frame)
+
+    def _hello(self) -> bytes:
+        return _HELLO.pack(_MAGIC, self._number, self._here.remembered.run)
 
     def _greet(self, hello: bytes) -> None:
         magic, number, run = _HELLO.unpack(hello)
         if magic != _MAGIC:
             self.end()
             return
-        self._link = link = Link(number, self.send, self._write_ids, self._here)
-        link.peer = run
+        link = self._linked(number, run)
         self._here.met(link)  # before what comes behind the greeting
         if not self.greeted.done():
             self.greeted.set_result(link)
+
+    def _linked(self, number: int, run: bytes) -> Link:
+        """The link to the other side, which has told its number and its run."""
+        self._link = link = Link(number, self.send, self._write_ids, self._here)
+        link.peer = run
+        return link
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._transport = None

@@ -101,7 +101,8 @@ async def ask_starting(place: ProcessPlace, question: Question, limit_s: float) 
 
 
 class Places:
-    """All other processes by their numbers."""
+    """All other processes by their numbers. In a cluster these are other nodes, and a place is a log, which the node
+    holds that leads it (`cluster/spread/node_places.py`)."""
 
     def __init__(self, number: int, count: int, clock: Clock) -> None:
         """`number`: of this process."""
@@ -112,6 +113,10 @@ class Places:
 
     def __getitem__(self, number: int) -> ProcessPlace:
         return self.others[number]
+
+    def holder(self, place: int) -> int:
+        """The number of the process that holds the stores of a place."""
+        return place
 
     @property
     def first(self) -> ProcessPlace:

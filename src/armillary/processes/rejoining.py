@@ -68,9 +68,11 @@ class HasJoined(Told):
 class Rejoining:
     """In the first process, which waits for those that had been serving before it was started."""
 
-    def __init__(self, awaited: Collection[int]) -> None:
+    def __init__(self, awaited: Collection[int], patience_s: float = limits.JOIN_SECONDS_MAX) -> None:
+        """`patience_s`: how long they are waited for."""
         self.has_catalog = asyncio.Event()
         self.controls: ServerControls | None = None  # as the others have them
+        self._patience_s = patience_s
         self._awaited = set(awaited)
         self._all = asyncio.Event()
         self.joined(-1)
@@ -84,10 +86,10 @@ class Rejoining:
     async def done(self) -> Collection[int]:
         """The processes that have not joined for long: they are to be started anew."""
         try:
-            async with asyncio.timeout(limits.JOIN_SECONDS_MAX):
+            async with asyncio.timeout(self._patience_s):
                 await self._all.wait()
         except TimeoutError:
-            log.error("these processes do not answer, and are started anew: %s", sorted(self._awaited))
+            log.error("the first process goes on without those that have not joined it: %s", sorted(self._awaited))
         return self._awaited
 
 

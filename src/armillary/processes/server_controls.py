@@ -105,7 +105,7 @@ class Controls:
         self._here = here
         self._spread: object = None  # what the others follow; rules are made and deleted, and never changed
         self._spreading = asyncio.Lock()
-        if here.number:
+        if not account.plans:
             account.faults.decide = self._ask_first
             account.events.forward = self._tell_first
 

@@ -122,16 +122,17 @@ class FiguresOfOthers:
                 reshapes += [ToldReshape(reshape, container, place.number) for reshape in each.reshapes]
         self._tell_reshapes(place.number, reshapes)
 
-    def _adopt(self, container: Container, told: ContainerTold, place: int, run: bytes) -> None:
+    def _adopt(self, container: Container, told: ContainerTold, number: int, run: bytes) -> None:
+        holder = self._here.places.holder
         for each in told.partitions:
             partition = container.partitions.get(each.range_id)
-            if isinstance(partition, PartitionElsewhere) and partition.place.number == place:
+            if isinstance(partition, PartitionElsewhere) and holder(partition.place.number) == number:
                 partition.adopt(each.figures)
                 partition.restated_count = each.restated_count
                 partition.meter.adopt(each.meter, run)
         left = dict(told.left)
         for meter, range_id in list(container.left_meters.items()):
-            if isinstance(meter, ToldMeter) and meter.place_number == place:
+            if isinstance(meter, ToldMeter) and holder(meter.place_number) == number:
                 figures = left.get(range_id)
                 if figures is not None:
                     meter.adopt(figures, run)
