@@ -152,3 +152,14 @@ PLACEMENT_LOG_BYTES = 256 * _MB  # smaller logs count as this large: they are ev
 PLACEMENT_LOG_UNITS = 100.0  # request units a second, likewise
 PLACEMENT_STEPS_MAX = 500  # of one plan
 PLACEMENT_STEPS_KEPT = 100  # of those that were carried out, for the operator to see
+
+# Partitions of a cluster that are spread over several logs (ours).
+CATALOG_LEASE_SECONDS = 2.0  # how long a node answers without a word of the node that has the catalog
+CATALOG_LEASE_MARGIN_SECONDS = 0.5  # that this one waits longer: clocks of machines run at unequal rates
+CATALOG_RENEW_SECONDS = 0.5
+LINK_DIAL_SECONDS = 0.25  # between two attempts to connect to a node
+LINK_SILENT_SECONDS = 5.0  # after which a connection between two nodes is given up
+PLACE_FOUND_SECONDS = 5.0  # that a question waits for the leader of a log to be known and connected
+LEADERS_EVEN_SECONDS = 2.0  # between two looks whether another node is to lead a log
+LEADERS_EVEN_PATIENCE_SECONDS = 0.5  # that each further node waits longer before it takes over a log
+EVEN_LAG_ROWS_MAX = 100  # that a node may be behind which a log is handed over to

@@ -93,6 +93,10 @@ class PlacementOperations(Protocol):
 
 class ClusterOperations(Protocol):
     @property
+    def node(self) -> str:
+        """That was asked."""
+
+    @property
     def placement(self) -> PlacementOperations | None:
         """None: the cluster has one log, of which every node has a replica."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from armillary import limits
@@ -67,20 +67,28 @@ class ConnectionFront:
     def connect_here(self, guest: Guest) -> asyncio.Protocol:
         return self._make(self._roster, guest, self._door) if self._roster is not None else _Refused(guest)
 
-    def accept_relayed(self) -> asyncio.Protocol:
-        """The protocol of a connection that another node relays to this one, because it leads."""
+    def accept_relayed(self, head: Mapping[str, Any]) -> asyncio.Protocol:
+        """The protocol of a connection that another node relays to this one, because it leads. MongoDB's tells clients
+        the address that they have reached, and they use it from then on."""
         if self._roster is None or not self._is_leaders:
             raise Failure(Kind.NOT_LEADER, "This node does not lead the cluster.")
-        return self._make(self._roster, None, self._door)
+        made = self._make(self._roster, None, self._door)
+        reached = head.get("reached")
+        if reached is not None and hasattr(made, "reached"):
+            made.reached = str(reached[0]), int(reached[1])
+        return made
 
-    async def relay(self, protocol: asyncio.Protocol) -> None:
-        """Connect a protocol to the leader's door."""
+    async def relay(self, protocol: asyncio.Protocol, reached: Sequence[Any] | None = None) -> None:
+        """Connect a protocol to the leader's door. `reached`: where the client has connected to."""
+        head: dict[str, Any] = {"door": self._name}
+        if reached is not None:
+            head["reached"] = list(reached[:2])
         until_s = self._peers.clock.monotonic_s() + limits.FORWARD_SECONDS_MAX
         while (left_s := until_s - self._peers.clock.monotonic_s()) > 0:
             leader, version = self._topology.leader, self._topology.version
             if leader is not None and not self._topology.leads:
                 try:
-                    await self._peers.relay(leader.name, {"door": self._name}, protocol, limit_s=left_s)
+                    await self._peers.relay(leader.name, head, protocol, limit_s=left_s)
                     return
                 except (PeerGone, Failure) as error:
                     _log.info("a connection cannot be relayed yet: %s", error)
@@ -175,7 +183,8 @@ class Relayed(asyncio.Protocol):
     async def _connect(self) -> None:
         assert self._transport is not None
         try:
-            await self._front.relay(self._leader)
+            reached = self._transport.get_extra_info("sockname")
+            await self._front.relay(self._leader, reached if isinstance(reached, tuple) else None)
         except PeerGone as gone:
             _log.info("a connection was not relayed: %s", gone)
             self._transport.abort()

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from armillary import limits
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
+from armillary.storage.directory import log_directories
 from armillary.storage.log.replicated_log import LOG_EXISTS, LogMaker, LogRefused, LogUnavailable, ReplicatedLog
 from armillary.storage.log.rows import CHAIN_BYTES, GENERATION_BYTES, Place, RowKind, origin_row
 from armillary.storage.private import Permissions
@@ -98,6 +99,7 @@ async def leave(
     be asked, is not the replica's, has removed rows that the replica has not applied, does not have what the replica
     has applied, or has transactions that the replica has not applied. With the name of the node, the log keeps no rows
     for it from then on."""
+    _refuse_several(path)
     with StoppedDirectory.open(path, permissions) as directory:
         position = directory.position
         if position is None:
@@ -125,6 +127,7 @@ async def reset_log(
 ) -> LogReset:
     """After the log was lost or set back: make a new one of the state of a stopped node's replica, in the place of the
     one that is there. Refused, unless `accepts_loss`, if the log has what this replica has, or is another one."""
+    _refuse_several(path)
     with StoppedDirectory.open(path, permissions) as directory:
         former = directory.position
         if former is None:
@@ -172,6 +175,14 @@ async def _compared(position: Position, log: ReplicatedLog) -> tuple[str | None,
         f"The log has {rows_text} of transactions that this replica has not applied. Start the node, wait until it has "
         "followed, and stop it again."
     ), missing_rows
+
+
+def _refuse_several(path: Path) -> None:
+    numbers = log_directories(path)
+    if numbers:
+        raise bad_request(
+            f"The data directory has replicas of {1 + len(numbers)} logs. This is for nodes of clusters with one log."
+        )
 
 
 def _renewed(former: Position) -> Position:

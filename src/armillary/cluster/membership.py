@@ -14,7 +14,6 @@ from armillary import limits
 from armillary.account.topology import Member, Staleness
 from armillary.clock import Clock, within
 from armillary.storage.log.replicated_log import LeaderState, LogUnavailable, NodeState, ReplicatedLog
-from armillary.storage.replication.replicated_engine import ReplicatedEngine
 
 _log = logging.getLogger(__name__)
 _DRAINED: Final = "drained"  # among what a node announces: it does not take over
@@ -49,6 +48,13 @@ class Freshness(Protocol):
     async def refresh(self, limit_s: float) -> bool: ...
 
 
+class _Leading(Protocol):
+    """The engine, or what knows several."""
+
+    @property
+    def may_answer_strongly(self) -> bool: ...
+
+
 class Membership:
     """Implements `Topology`."""
 
@@ -57,7 +63,7 @@ class Membership:
         name: str,
         region: str,
         log: ReplicatedLog,
-        engine: ReplicatedEngine,
+        engine: _Leading,
         clock: Clock,
         on_nodes: Callable[[Sequence[NodeState]], None],
         is_gone: Callable[[str], bool] = lambda node: False,

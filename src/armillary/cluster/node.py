@@ -312,4 +312,4 @@ class Node:
         front = {"mongo": self.mongo, "gremlin": self.gremlin}.get(head["door"])
         if front is None:
             raise bad_request("There is no such door.")
-        return front.accept_relayed()
+        return front.accept_relayed(head)

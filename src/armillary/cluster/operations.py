@@ -6,13 +6,13 @@ while (`_repeated`): connections break while the machine is busy or roles change
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 
 from armillary import audit, limits
+from armillary.account.account import Account
 from armillary.account.cluster_operations import ClusterStatus, NodeDigest, OwnFigures, PlacementOperations
-from armillary.account.roles import AccountRoles
 from armillary.clock import Clock, within
 from armillary.cluster.membership import Membership, is_alive
 from armillary.cluster.peers.calls import Answer, PeerGone, Peers
@@ -21,7 +21,6 @@ from armillary.cluster.verification import MARK, Verification
 from armillary.errors import Failure, Kind, bad_request
 from armillary.storage.log.replicated_log import LogUnavailable, ReplicatedLog
 from armillary.storage.replication.group_commit import not_leader
-from armillary.storage.replication.leadership import Leadership
 
 T = TypeVar("T")
 PRIORITIES: Final = "failover-priorities"  # the setting of the catalog: a list of regions
@@ -29,7 +28,23 @@ PRIORITIES: Final = "failover-priorities"  # the setting of the catalog: a list 
 HAND_OVER: Final = "hand-over"
 _REGION: Final = "fail-over-region"
 _DRAIN: Final = "drain"
-_PATIENCE_S: Final = limits.HAND_OVER_SECONDS_MAX + limits.LEASE_SECONDS  # for the answer of a node that hands over
+
+
+class Led(Protocol):
+    """`Leadership` of the log, or what leads several."""
+
+    @property
+    def leads(self) -> bool: ...
+    @property
+    def is_drained(self) -> bool: ...
+    def hand_over(self, successor: str = "") -> None: ...
+    def drain(self, is_drained: bool) -> None: ...
+
+
+class Served(Protocol):
+    @property
+    def account(self) -> Account | None:
+        """None: between two roles."""
 
 
 class Operations:
@@ -40,8 +55,8 @@ class Operations:
         log: ReplicatedLog,
         peers: Peers,
         membership: Membership,
-        leadership: Leadership,
-        roles: AccountRoles,
+        leadership: Led,
+        roles: Served,
         reader: StatusReader,
         verification: Verification,
         clock: Clock,
@@ -62,6 +77,10 @@ class Operations:
             **reader.calls,
             **verification.calls,
         }
+
+    @property
+    def node(self) -> str:
+        return self._membership.name
 
     async def status(self) -> ClusterStatus:
         return await self._reader.status()
@@ -329,7 +348,8 @@ class Operations:
 
     async def _call(self, node: str, name: str, head: dict[str, Any]) -> Answer:
         try:
-            return await self._peers.call(node, name, head, limit_s=_PATIENCE_S)
+            patience_s = limits.HAND_OVER_SECONDS_MAX + limits.LEASE_SECONDS  # a node may hand over before it answers
+            return await self._peers.call(node, name, head, limit_s=patience_s)
         except PeerGone as gone:
             raise Failure(Kind.UNAVAILABLE, str(gone)) from None
 

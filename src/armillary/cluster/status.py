@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from armillary import __version__, limits
 from armillary.account.cluster_operations import ClusterStatus, NodeStatus, OwnFigures
@@ -18,7 +18,6 @@ from armillary.cluster.membership import Membership
 from armillary.cluster.peers.calls import Answer, Handler, PeerGone, Peers
 from armillary.errors import Failure
 from armillary.storage.log.replicated_log import LogFigures, LogUnavailable, ReplicaState, ReplicatedLog
-from armillary.storage.replication.leadership import Leadership
 from armillary.storage.replication.replicated_engine import ReplicatedEngine
 
 _CALL: Final = "node-status"
@@ -35,6 +34,11 @@ class _LogState:
         return min(self.replicas.values(), key=lambda each: each.flushed, default=None)
 
 
+class Drained(Protocol):
+    @property
+    def is_drained(self) -> bool: ...
+
+
 class StatusReader:
     def __init__(
         self,
@@ -42,7 +46,7 @@ class StatusReader:
         engine: ReplicatedEngine,
         peers: Peers,
         membership: Membership,
-        leadership: Leadership,
+        leadership: Drained,
         forwarder: Forwarder,
         clock: Clock,
     ) -> None:

@@ -52,7 +52,7 @@ class Side:
         self.name = name
         self.cluster = Cluster(name)
         self.front = ConnectionFront("mongo", peers, self.cluster, Echo, _wants_relay)
-        peers.on_relay = lambda caller, head: self.front.accept_relayed()
+        peers.on_relay = lambda caller, head: self.front.accept_relayed(head)
         self.listener: Listener
 
     async def open(self) -> None:

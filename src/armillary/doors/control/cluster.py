@@ -124,8 +124,7 @@ def _shown_digests(mark: int, digests: Sequence[NodeDigest]) -> dict[str, Any]:
 
 def _node(call: Call, fields: Fields) -> str:
     """The node that a body names; without one, the node that was asked."""
-    topology = call.account.topology
-    return fields.text("node") or (topology.name if topology is not None else "")
+    return fields.text("node") or _operations(call).node
 
 
 def _placement(call: Call) -> PlacementOperations:

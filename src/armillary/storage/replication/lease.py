@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from armillary.limits import LEASE_MARGIN_SECONDS, LEASE_SECONDS, RIVAL_LOOK_SECONDS_MAX
+from armillary import limits
 from armillary.storage.log.replicated_log import LeaderState
 
 BootTime = Callable[[], float]
@@ -24,9 +24,9 @@ boot_time_s: BootTime = (
 
 
 class Lease:
-    def __init__(self, boot_time: BootTime = boot_time_s, seconds: float = LEASE_SECONDS) -> None:
+    def __init__(self, boot_time: BootTime = boot_time_s, seconds: float | None = None) -> None:
         self._now_s = boot_time
-        self._seconds = seconds
+        self._seconds = limits.LEASE_SECONDS if seconds is None else seconds
         self._until_s = float("-inf")
 
     def now_s(self) -> float:
@@ -64,9 +64,9 @@ class RivalLease:
             self._seen = seen
             self._watched_s = 0.0
         else:
-            self._watched_s += min(now_s - self._observed_s, RIVAL_LOOK_SECONDS_MAX)
+            self._watched_s += min(now_s - self._observed_s, limits.RIVAL_LOOK_SECONDS_MAX)
         self._observed_s = now_s
 
     def is_over(self, patience_s: float = 0.0) -> bool:
         """As of the last answer. `patience_s`: that is waited longer than needed."""
-        return self._watched_s > LEASE_SECONDS + LEASE_MARGIN_SECONDS + patience_s
+        return self._watched_s > limits.LEASE_SECONDS + limits.LEASE_MARGIN_SECONDS + patience_s

@@ -125,6 +125,7 @@ CLASSES: Final = {
     "partition-told": f"{_PROCESSES}.told_figures:PartitionTold",
     "reshape-told": "armillary.account.reshaping.told_reshapes:ReshapeTold",
     "tell-metrics": "armillary.tools.serving.processes.forwarded_requests:TellMetrics",
+    "renew-catalog-lease": "armillary.cluster.spread.catalog_leases:RenewCatalogLease",
     "begin-split": f"{_PROCESSES}.divided_reshaper:BeginSplit",
     "begin-move": f"{_PROCESSES}.divided_reshaper:BeginMove",
     "begin-merge": f"{_PROCESSES}.divided_reshaper:BeginMerge",

@@ -52,6 +52,7 @@ class Connection(asyncio.Protocol):
         self._begun_s = roster.now_s  # when the frame began that is not complete yet
         self._unsent_s = roster.now_s
         self._unsent_bytes = 0
+        self.reached: tuple[str, int] | None = None  # where the client has connected to, if it was relayed from there
 
     # The transport's side.
 
@@ -63,7 +64,7 @@ class Connection(asyncio.Protocol):
             self,
             is_tls=transport.get_extra_info("ssl_object") is not None,
             remote=_address(transport.get_extra_info("peername")),
-            local=_address(transport.get_extra_info("sockname")),
+            local=self.reached or _address(transport.get_extra_info("sockname")),
         )
         if self._roster.is_closing or not is_admitted or self.guest.is_gone:
             self._transport.close()
