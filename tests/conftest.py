@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.limits import WithLimits
 from support.portions import Amount
-from support.process import SETTINGS, ServerProcess
+from support.process import CLUSTERS, SETTINGS, ServerProcess
 
 pytest_plugins = ["support.compatibility"]
 
@@ -74,6 +74,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many processes the servers of the tests have, unless a test gives another number",
     )
     parser.addoption(
+        "--cluster",
+        type=int,
+        default=0,
+        help="have a cluster of so many nodes in the place of each server of the tests, with a log for each node",
+    )
+    parser.addoption(
         "--renew-snapshots", action="store_true", help="write the captures of terminals anew: tests/control/snapshots"
     )
 
@@ -83,6 +89,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = config.workerinput["seed"]
     if config.option.processes > 1:
         SETTINGS[:] = ["--processes", str(config.option.processes)]
+    if config.option.cluster > 1 and (not hasattr(config, "workercount")):
+        from support.cluster_servers import ClusterServers  # with PostgreSQL, which other tests need not have
+
+        CLUSTERS[:] = [ClusterServers(config.option.cluster)]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from unittest.mock import patch
 
 from support.forked import Forked
@@ -25,6 +25,7 @@ from armillary.tools.cli import main
 
 KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 READY_S = STOP_S = 90.0  # of a machine that has other work too
+CLUSTERS: list[Any] = []  # what starts clusters in the place of servers (pytest --cluster)
 SETTINGS: list[str] = []  # of every server that is not started with others of the same name (pytest --processes)
 
 
@@ -110,6 +111,7 @@ class ServerProcess:
         self.doors: dict[str, str] = {}
         self._log = log
         self._log_text = ""  # once the process has ended
+        self._other_nodes: list[Forked] = []  # of the cluster that this is a node of
 
     @classmethod
     def start(
@@ -122,13 +124,18 @@ class ServerProcess:
         """On a free port. `directory` None: in memory. `descriptors_max`: of open files and connections. `program`:
         what a new interpreter is given in place of the server's own module."""
         place = ["--memory"] if directory is None else ["--data", str(directory)]
+        others: list[Forked] = []
+        root: Path | None = None
         handle, log = tempfile.mkstemp(prefix="armillary-test-", suffix=".log")
         port = [] if "--sql-port" in arguments else ["--sql-port", "0"]
         if not {*SETTINGS[:1], "--cluster"} & {*arguments}:
             arguments = (*arguments, *SETTINGS)
         process: subprocess.Popen[str] | Forked
         with os.fdopen(handle, "w") as errors:
-            if program is None:
+            if program is None and CLUSTERS and not {"--cluster", "--processes"} & {*arguments}:
+                cluster = CLUSTERS[0]
+                process, others, root = cluster.start(directory, [*port, *arguments], errors.fileno(), descriptors_max)
+            elif program is None:
                 process = Forked.start(
                     *("armillary", "serve", *place, *port, *arguments),
                     environment=clean_environment(),
@@ -145,6 +152,7 @@ class ServerProcess:
                     text=True,
                 )
         server = cls(process, directory, Path(log))
+        server._other_nodes = others
         try:
             line = server._first_line()
         except BaseException:
@@ -153,6 +161,12 @@ class ServerProcess:
         if not line.startswith("ready "):
             server.kill()
             raise AssertionError(f"the server did not start: {line!r}\n{server.log}")
+        if root is not None:
+            try:
+                CLUSTERS[0].spread(root)
+            except BaseException:
+                server.kill()
+                raise
         server.doors = dict(word.split("=", 1) for word in line.split()[1:])
         return server
 
@@ -173,14 +187,20 @@ class ServerProcess:
         """As an operator would. The exit code; 0 is asserted unless the server had been killed before."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
+            for other in self._other_nodes:
+                other.send_signal(signal.SIGTERM)
             code = self.process.wait(STOP_S)
             assert code == 0, f"the server ended with {code}\n{self.log}"
+        for other in self._other_nodes:
+            other.wait(STOP_S)
         self._tidy()
         return self.process.wait()
 
     def kill(self) -> None:
         """As a crash would."""
         self.process.kill()
+        for other in self._other_nodes:
+            other.kill()
         self.process.wait(STOP_S)
         self._tidy()
 
@@ -189,6 +209,9 @@ class ServerProcess:
         """What `armillary check` looks at, for a directory that no server is using any more. In this process, where
         modules are loaded once for all directories, and in a thread: callers may be inside an event loop."""
         from armillary.tools.check import problems_in
+
+        if CLUSTERS and directory.with_name(f"{directory.name}-node0").exists():
+            return  # the directory of a node has the catalog and a part of the partitions
 
         def found() -> list[str]:
             with private_umask():
@@ -210,7 +233,8 @@ class ServerProcess:
             return ""
 
     def _tidy(self) -> None:
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        for each in (self.process, *self._other_nodes):
+            if each.stdout is not None:
+                each.stdout.close()
         self._log_text = self.log
         self._log.unlink(missing_ok=True)

@@ -146,7 +146,8 @@ def _conflicts(settings: Settings, found: Mapping[str, Given]) -> Iterator[str]:
             f"{settings.throughput_max_ru}. No container with a partition key could be created."
         )
     if settings.cluster is None:
-        for name in ("node", "cluster-port", "cluster-single-postgres", "cluster-log-size", "cluster-log-hours"):
+        only = ("node", "cluster-port", "cluster-single-postgres", "cluster-log-size", "cluster-log-hours")
+        for name in (*only, "cluster-logs"):
             if name in found:
                 yield f"{found[name].source} is for nodes of a cluster. Give --cluster too, or leave it out."
     elif settings.is_in_memory:

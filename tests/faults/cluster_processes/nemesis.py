@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
+from typing import ClassVar
 
 import orjson
 from faults.client import Answer, Client, ConnectionLost, Wire
@@ -34,6 +35,8 @@ Event = Callable[["Nemesis"], Awaitable[None]]
 
 
 class Nemesis:
+    kinds: ClassVar[tuple[type[DriverClient], ...]] = (CosmosDriver, MongoDriver)
+
     def __init__(self, cluster: ClusterProcesses, seed: int) -> None:
         self.cluster = cluster
         self.history = History()
@@ -59,7 +62,7 @@ class Nemesis:
             ClusterClient(f"w{number}", self._seed, self.cluster, self.history, self.items, home)
             for number, home in enumerate(homes)
         ]
-        self.drivers = [await asyncio.to_thread(each, self.cluster) for each in (CosmosDriver, MongoDriver)]
+        self.drivers = [await asyncio.to_thread(each, self.cluster) for each in self.kinds]
         self.load()
         await self.progress(ACKNOWLEDGED_MIN, "the first writes")
 
@@ -181,13 +184,16 @@ class Nemesis:
         await self.compare()
         await self._verify()
         await self._check_follower()
+        await self.check_drivers()
+        self.violations += self.history.judge()
+        self._check_epochs()
+
+    async def check_drivers(self) -> None:
         for driver in self.drivers:
             if lost := await asyncio.to_thread(driver.lost):
                 self.history.accuse("lost", f"{type(driver).__name__}: {lost[:20]} were acknowledged and are not there")
             if driver.unseen:
                 self.history.accuse("read your writes", f"{type(driver).__name__} did not find {driver.unseen[:20]}")
-        self.violations += self.history.judge()
-        self._check_epochs()
 
     async def compare(self) -> None:
         """Every node comes to what was written before. If no client works, all of them show the same items then."""

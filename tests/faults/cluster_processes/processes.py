@@ -149,11 +149,11 @@ class ClusterProcesses:
         return found[0]
 
     async def leader_name(self) -> str:
-        return str(await self._ask("SELECT node FROM armillary.leaders"))
+        return str(await self._ask("SELECT node FROM armillary.leaders WHERE log = 0"))
 
     async def epoch(self) -> int:
         """-1: PostgreSQL cannot be asked."""
-        return int(await self._ask("SELECT epoch FROM armillary.leaders") or -1)
+        return int(await self._ask("SELECT epoch FROM armillary.leaders WHERE log = 0") or -1)
 
     async def _ask(self, statement: str) -> Any:
         """Empty if PostgreSQL does not answer: it may be paused."""

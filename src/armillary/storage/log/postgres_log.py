@@ -110,6 +110,10 @@ class PostgresLog:
             raise LogRefused(NO_LOG)
         return cls(lanes, number, *identity, has_own_lanes=False)
 
+    async def count(self) -> int:
+        """Of the logs of the cluster. Raises LogUnavailable."""
+        return len(await self._lanes.leading.fetch(sql.LEADERS))
+
     async def leader(self) -> LeaderState:
         found = await self._fetch(self._lanes.leading, sql.LEADER, self._number)
         return self.state_of(found[0] if found else None)

@@ -18,7 +18,7 @@ from armillary.storage.log.postgres_log_maker import PostgresLogMaker
 from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
 from armillary.tools.control_file import CONTROL_FILE
 from armillary.tools.screen import Screen, count
-from armillary.tools.serving.serve_node import NAME_FILE, PEERS_DIRECTORY
+from armillary.tools.serving.nodes.node_start import NAME_FILE, PEERS_DIRECTORY
 from armillary.tools.settings import Settings
 
 # A single server makes its own: these are of the cluster that was left.

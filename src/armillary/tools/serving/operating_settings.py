@@ -1,4 +1,5 @@
-"""Settings of how a server is operated: its processes, logs, traces, the reserve of the disk, read-only mode, its stop.
+"""Settings of how a server is operated: its processes, the number of a cluster's logs, logging, traces, the reserve of
+the disk, read-only mode, its stop.
 
 They are part of the table in `settings.py`. Those in `RELOADED` take effect on SIGHUP, without a restart.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from armillary.cluster_limits import PROCESSES_MAX
+from armillary.cluster_limits import CLUSTER_LOGS_MAX, PROCESSES_MAX
 from armillary.tools import parsing
 from armillary.tools.options import TRUTH, choice, setting, size_or_zero, whole_number
 
@@ -22,6 +23,13 @@ class OperatingSettings:
         f"a whole number from 1 to {PROCESSES_MAX}, or auto",
         "How many processes serve the account, each with a part of the partitions: one uses one core. auto: as many as "
         "there are cores. What differs then: docs/processes.md.",
+    )
+    cluster_logs: int = setting(
+        "cluster-logs",
+        1,
+        **whole_number(1, CLUSTER_LOGS_MAX),
+        meaning="Into how many replicated logs the cluster divides its partitions, each led by another node: the same "
+        "on all nodes, from the first start on (docs/cluster.md). It cannot be changed later.",
     )
     is_read_only: bool = setting(
         "read-only",

@@ -6,13 +6,10 @@ doors.
 from __future__ import annotations
 
 import asyncio
-import base64
-import hmac
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from armillary.account.account import Account
 from armillary.clock import Clock, MovableClock
@@ -24,28 +21,29 @@ from armillary.cluster.peers.handshake import own_certificate
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
 from armillary.doors.gremlin.connection import Connection as GremlinConnection
 from armillary.doors.mongo.wire.connection import Connection as MongoConnection
-from armillary.errors import Failure, Kind, bad_request
+from armillary.errors import Failure, bad_request
 from armillary.net.connection_limits import Crowd
 from armillary.net.listen import Listener
-from armillary.storage.directory import DataDirectory, unusable, write_private
+from armillary.storage.directory import DataDirectory, unusable
 from armillary.storage.log.postgres_log import PostgresLog
-from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
 from armillary.storage.replication.log_upkeep import LogLimits
 from armillary.storage.replication.replicated_engine import ReplicatedEngine
 from armillary.storage.replication.rows_waiting import CUT_OFF
 from armillary.tools.serving import supervision
 from armillary.tools.serving.doors import Doors, Kept, account_settings, host_names, make_doors
-from armillary.tools.serving.ports import Entrances, announce, in_url, open_ports
+from armillary.tools.serving.nodes.node_start import (
+    PEERS_DIRECTORY,
+    control_key_of_cluster,
+    node_name,
+    opened_log,
+    peer_address,
+)
+from armillary.tools.serving.ports import Entrances, announce, open_ports
 from armillary.tools.serving.runtime import Runtime
 from armillary.tools.serving.start_message import greet
 from armillary.tools.settings import Settings
 
 log = logging.getLogger("armillary")
-
-NAME_FILE: Final = "node"
-PEERS_DIRECTORY: Final = "peers"  # the directory of the certificate that other nodes see
-_CONTROL_CONTEXT: Final = b"armillary control key 1"
-_LOG_RETRY_S: Final = 2.0
 
 
 async def serve_node(
@@ -65,7 +63,7 @@ async def serve_node(
     is_announced = False
     while True:
         async with AsyncExitStack() as opened:
-            opening = asyncio.ensure_future(_open_node(opened, settings, machine, clock, crowd, hidden, runtime))
+            opening = asyncio.ensure_future(_opened(opened, settings, machine, clock, crowd, hidden, runtime))
             try:
                 if not await _before(stopping, opening):
                     return
@@ -103,6 +101,14 @@ async def _before(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
     return work.done()
 
 
+async def _opened(opened: AsyncExitStack, settings: Settings, *given: Any) -> tuple[Any, dict[str, Listener], str]:
+    if settings.cluster_logs == 1:
+        return await _open_node(opened, settings, *given)
+    from armillary.tools.serving.nodes.spread_node import open_spread_node  # what a cluster with one log does not need
+
+    return await open_spread_node(opened, settings, *given)
+
+
 async def _open_node(
     opened: AsyncExitStack,
     settings: Settings,
@@ -116,7 +122,7 @@ async def _open_node(
     directory = DataDirectory.claim(settings.directory, settings.data_permissions)
     opened.callback(directory.release)
     try:
-        name = _node_name(settings, machine)
+        name = node_name(settings, machine)
         context, fingerprint = own_certificate(settings.directory / PEERS_DIRECTORY, machine)
     except OSError as error:
         raise unusable(error) from None
@@ -133,7 +139,7 @@ async def _open_node(
     source = BootstrapSource(engine, machine)
     opened.push_async_callback(source.close)
     peers.handlers |= source.calls
-    control_key = settings.control_key or _control_key(replicated_log.cluster_key)
+    control_key = settings.control_key or control_key_of_cluster(replicated_log.cluster_key)
     kept = Kept.made(settings, machine, control_key, runtime)
     hosts = host_names(settings)
     listeners: dict[str, Listener] = {}
@@ -177,51 +183,21 @@ async def _open_node(
         if door in listeners:
             front.serve(listeners[door].service)
     addresses = {door: settings.client_url(door, listener.port) for door, listener in listeners.items()}
-    addresses |= {"peer": _peer_address(settings, peer_port), "peer_certificate": fingerprint.hex()}
+    addresses |= {"peer": peer_address(settings, peer_port), "peer_certificate": fingerprint.hex()}
     await node.start(addresses)
     await node.until_failed_or(node.has_doors)
     return node, listeners, primary_key
 
 
 async def _open_log(settings: Settings, clock: Clock) -> PostgresLog:
-    """PostgreSQL may be started at the same time: it is waited for. What its operator has to change is refused."""
-    assert settings.cluster is not None
-    is_told = False
-    while True:
-        try:
-            return await PostgresLog.open(settings.cluster, allows_single=settings.allows_single_postgres)
-        except LogRefused as refusal:
-            raise Failure(Kind.BAD_REQUEST, str(refusal)) from None
-        except LogUnavailable as error:
-            if not is_told:
-                is_told = True
-                log.warning("waiting for PostgreSQL: %s", error)
-            await clock.sleep(_LOG_RETRY_S)
-        except ImportError:
-            raise bad_request("A cluster needs the package asyncpg: pip install 'armillary[cluster]'.") from None
-
-
-def _node_name(settings: Settings, clock: Clock) -> str:
-    """The name that was given at the first start, or made then."""
-    file: Path = settings.directory / NAME_FILE
-    kept = file.read_text("utf-8").strip() if file.exists() else None
-    if kept is not None:
-        if settings.node not in (None, kept):
-            raise bad_request(
-                f"The data directory is of the node '{kept}', and --node is '{settings.node}'. Leave out --node, or "
-                "name another directory."
-            )
-        return kept
-    name = settings.node or f"node-{clock.random_bytes(4).hex()}"
-    write_private(file, name.encode() + b"\n")
-    return name
-
-
-def _control_key(cluster_key: bytes) -> str:
-    """The same on all nodes, which send control requests on to the leader."""
-    return base64.b64encode(hmac.digest(cluster_key, _CONTROL_CONTEXT, "sha256")).decode("ascii")
-
-
-def _peer_address(settings: Settings, port: int) -> str:
-    host = settings.advertised_host or {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
-    return f"{in_url(host)}:{port}"
+    url, allows_single = settings.cluster, settings.allows_single_postgres
+    assert url is not None
+    opened = await opened_log(clock, lambda: PostgresLog.open(url, allows_single=allows_single))
+    try:
+        count = await opened_log(clock, opened.count)
+        if count > 1:
+            raise bad_request(f"The cluster has several logs: start its nodes with --cluster-logs {count}.")
+    except BaseException:
+        await opened.close()
+        raise
+    return opened
