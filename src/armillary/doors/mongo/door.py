@@ -29,6 +29,7 @@ from armillary.doors.mongo.commands import inline_commands, profiler
 from armillary.doors.mongo.commands.command_table import COMMANDS
 from armillary.doors.mongo.commands.fail_points import FailPoints
 from armillary.doors.mongo.commands.hello import process_id_of, topology_of
+from armillary.doors.mongo.elsewhere import patient_commands
 from armillary.doors.mongo.elsewhere.other_doors import OtherDoors
 from armillary.doors.mongo.errors import RESUMABLE, STATE_CHANGES, MalformedMessage, code_of, labels_of
 from armillary.doors.mongo.reading import cursor_commands, point_reads
@@ -407,7 +408,10 @@ class MongoDoor:
             if call.reads_past:
                 await self.snapshots.enter(call)
             extra = await self._met(call) if self.fail_points.are_set else None
-            reply = await (command.run(call) if call.txn_number is None else retryable_writes.run(call, command))
+            if self.others is not None:
+                reply = await patient_commands.run(call, command)
+            else:
+                reply = await (command.run(call) if call.txn_number is None else retryable_writes.run(call, command))
             if member is not None:
                 await admission.confirm(call, command, member)
         except Failure as failure:

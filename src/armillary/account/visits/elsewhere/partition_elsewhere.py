@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 from armillary import limits
 from armillary.account.container import Container
 from armillary.account.visits.elsewhere.page_entries import Entry
-from armillary.account.visits.elsewhere.place import Place, Question, Unreached
+from armillary.account.visits.elsewhere.place import Patience, Place, Question, Unreached
 from armillary.account.visits.elsewhere.place import ask as ask_place
 from armillary.account.visits.elsewhere.questions import (
     Answered,
@@ -117,14 +117,10 @@ class PartitionElsewhere(Partition):
         """Make a visit: it is sent to the place, run, admitted and paid for there. Captures record it here, where the
         request is known that it belongs to. None: the range is being split or merged, or has been. A write has an id:
         asked again after a lost connection it is done once, and without an answer its outcome is unknown."""
-        if self.is_moved:
-            return None
-        write_id = None if visit.IS_READ else self.place.new_write_id()
         if self._closed is not None and not visit.IS_READ:
             raise Failure(self._closed.kind, self._closed.message)
-        asked = Asked(self.container_name, self.range.id, visit, ask, write_id, is_counted)
         try:
-            answered: Answered | None = await self.asked(asked)
+            answered = await self._visited(visit, ask, is_counted=is_counted)
         except Failure as failure:
             if failure.is_metered:
                 note_failure(container, self, visit, failure)
@@ -142,6 +138,20 @@ class PartitionElsewhere(Partition):
             visit.adopt_written(answered.written)
             container.recording.add(visit.notes(done), (self.range.id,))
         return done
+
+    async def _visited(self, visit: Visit[Done], ask: Ask | None, *, is_counted: bool) -> Answered | None:
+        patience: Patience | None = None
+        while not self.is_moved:
+            try:
+                write_id = None if visit.IS_READ else self.place.new_write_id()
+                asked = Asked(self.container_name, self.range.id, visit, ask, write_id, is_counted)
+                answered: Answered | None = await self.asked(asked)
+                return answered
+            except Unreached:
+                patience = patience or Patience(self.clock)
+                if not await patience.wait():
+                    raise
+        return None
 
     async def asked(self, question: Question) -> Any | None:
         """The answer of the place. None: it has nothing done, and another process has come to hold the partition, which

@@ -5,6 +5,7 @@ question is answered where it arrives, by its own method `answer`; what that ret
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -99,6 +100,26 @@ class Place(Protocol):
         once; and TimeoutError if there is no answer by then."""
 
     def tell(self, message: Told) -> None: ...
+
+
+# How many seconds a request waits for a process that is being started, if nothing was sent to it. Clients of the SQL
+# protocol obey a retry-after; drivers of MongoDB try again at once, and only once.
+PATIENCE_S: ContextVar[float] = ContextVar("patience", default=0.0)
+
+
+class Patience:
+    """Of one request."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends_s = clock.elapsed_s() + PATIENCE_S.get()
+
+    async def wait(self) -> bool:
+        """A moment, before the place is asked again. Whether it may be."""
+        if self._clock.elapsed_s() >= self._ends_s:
+            return False
+        await self._clock.sleep(limits.PLACE_RETRY_SECONDS)
+        return True
 
 
 async def ask(place: Place, question: Question, clock: Clock) -> Any:
