@@ -155,6 +155,11 @@ async def test_a_snapshot_is_of_one_moment(server: ServerProcesses) -> None:
         assert found[0] <= found[1] <= found[0] + 1
     is_over = True
     await counting
+    # What nothing refers to any more is not pinned in any process.
+    del past, then
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [len(each.here.transactions.parts) for each in server.processes] == [0, 0, 0]
 
 
 class Killing:

@@ -201,6 +201,7 @@ class PartElsewhere(PartitionElsewhere):
     """A logical partition of another process as a transaction sees it."""
 
     has_written = False
+    is_moved = False  # it is where it was when the transaction began
 
     async def visited(
         self, container: Container, visit: Visit[Done], ask: Ask | None, *, is_counted: bool = True
@@ -251,10 +252,7 @@ class SpanningProcessesTransaction:
         key_range = inside.map.get(part.range_id)
         assert key_range is not None, "a part is of one of the ranges"
         asked, clock = self._spanning.here.places[place], self._account.clock
-        first_lsn, range_id = container.state.first_lsn, part.range_id
-        partition = PartElsewhere(
-            asked, part.name, key_range, clock, lambda: inside.partitions.get(range_id), first_lsn
-        )
+        partition = PartElsewhere(asked, part.name, key_range, clock, _nothing, container.state.first_lsn)
         inside.partitions = _One({part.range_id: partition})
         return partition, inside, container.schema.rules.number
 
@@ -327,10 +325,15 @@ def _unknown(failure: Failure) -> Failure:
     return Failure(failure.kind, failure.message, details={"is_unknown": True})
 
 
+class _Kept:
+    """A snapshot, as long as anything refers to this: nothing that it refers to does."""
+
+
 class PastElsewhere(PartitionElsewhere):
     """A partition of another process as it was at the moment of a snapshot."""
 
-    snapshot: PastOfProcesses  # which lives as long as this
+    is_moved = False
+    kept: _Kept
 
 
 class PastOfProcesses:
@@ -339,8 +342,10 @@ class PastOfProcesses:
     def __init__(self, spanning: SpanningHere, snapshot_id: bytes) -> None:
         self._spanning = spanning
         self._id = snapshot_id
+        self._kept = _Kept()
         self._opened: dict[Container, Container] = {}
-        finalize(self, spanning.end, snapshot_id).atexit = False
+        loop = asyncio.get_running_loop()
+        finalize(self._kept, _end_soon, loop, spanning, snapshot_id).atexit = False
 
     async def of(self, container: Container) -> Container | None:
         own: PinnedAccount | None = self._spanning.parts.snapshot(self._id)
@@ -367,12 +372,23 @@ class PastOfProcesses:
                 if name is None:
                     return None
                 names[place] = name
-            opened.partitions[key_range.id] = self._stand_in(opened, here.places[place], names[place], key_range)
+            opened.partitions[key_range.id] = self._stand_in(container, here.places[place], names[place], key_range)
         return opened
 
-    def _stand_in(self, opened: Container, place: Place, name: bytes, key_range: KeyRange) -> PastElsewhere:
-        clock, range_id = self._spanning.account.clock, key_range.id
-        first_lsn = opened.state.first_lsn
-        made = PastElsewhere(place, name, key_range, clock, lambda: opened.partitions.get(range_id), first_lsn)
-        made.snapshot = self
+    def _stand_in(self, container: Container, place: Place, name: bytes, key_range: KeyRange) -> PastElsewhere:
+        clock, first_lsn = self._spanning.account.clock, container.state.first_lsn
+        made = PastElsewhere(place, name, key_range, clock, _nothing, first_lsn)
+        made.kept = self._kept
         return made
+
+
+def _nothing() -> None:
+    """What a transaction or a snapshot sees of a partition is never another one's."""
+
+
+def _end_soon(loop: asyncio.AbstractEventLoop, spanning: SpanningHere, snapshot_id: bytes) -> None:
+    """Garbage may be collected in any thread."""
+    try:
+        loop.call_soon_threadsafe(spanning.end, snapshot_id)
+    except RuntimeError:
+        pass  # the loop has ended, and so does the process
