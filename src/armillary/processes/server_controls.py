@@ -127,7 +127,7 @@ class Controls:
         account.reshaper.pause(controls.pauses)
         if self.runtime is not None and controls.runtime:
             self.runtime.follow(controls.runtime)
-        if self._here.number:
+        if not account.plans:
             account.captures.follow(controls.captures, self._key_of)
 
     def _key_of(self, rid: bytes) -> PartitionKeyDefinition | None:

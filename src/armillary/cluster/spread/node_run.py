@@ -27,6 +27,7 @@ from armillary.processes.divided_account import DividedAccount
 from armillary.processes.divided_engine import DividedEngine
 from armillary.processes.places import ask_starting
 from armillary.processes.rejoining import Rejoining, rejoin
+from armillary.processes.server_controls import ServerControls
 from armillary.processes.shared_locks import LockTable
 
 _log = logging.getLogger("armillary.cluster")
@@ -65,8 +66,11 @@ class NodeRun:
 
     # Opening.
 
-    async def open_first(self, clock: Clock, settings: AccountSettings) -> DividedAccount:
-        """This node leads log 0."""
+    async def open_first(
+        self, clock: Clock, settings: AccountSettings, controls: ServerControls | None
+    ) -> DividedAccount:
+        """This node leads log 0. `controls`: what the control API had set, as this node has followed it; the others may
+        tell of later ones."""
         here, store = self.here, self._replicas[0].engine.store(CATALOG_STORE)
         here.locks = LockTable()
         owner = await CatalogOwner.open(store, self._replica, self.life, here.number)
@@ -74,7 +78,9 @@ class NodeRun:
         here.owner = owner
         here.rejoining.has_catalog.set()
         await here.rejoining.done()
-        return await self._opened(clock, settings)
+        account = await self._opened(clock, settings, here.rejoining.controls or controls)
+        await account.spread_controls()
+        return account
 
     def await_nodes(self, awaited: Collection[str]) -> None:
         """At the node that leads log 0, before it is connected to others. `awaited`: nodes that may have a lease of the
@@ -91,7 +97,9 @@ class NodeRun:
         self._renewing = asyncio.create_task(self._keep_lease())
         return await self._opened(clock, settings)
 
-    async def _opened(self, clock: Clock, settings: AccountSettings) -> DividedAccount:
+    async def _opened(
+        self, clock: Clock, settings: AccountSettings, controls: ServerControls | None = None
+    ) -> DividedAccount:
         engine = DividedEngine(self._replica, {})
         engine.drop_elsewhere = self.here.drop_store
         if self.life:
@@ -100,6 +108,8 @@ class NodeRun:
         account.other_places = {}  # doors that keep cursors and transactions are those of the node with the catalog
         if not self.life:
             await account.controls.ask()
+        elif controls is not None:
+            account.controls.use(controls)
         self.account = account
         await account.begin()
         self.here.open(account)

@@ -38,6 +38,7 @@ from armillary.cluster.spread.spread_front import SpreadFront
 from armillary.cluster.spread.spread_operations import SpreadOperations
 from armillary.errors import Failure, Kind, Reason, bad_request
 from armillary.processes.divided_account import DividedAccount
+from armillary.processes.server_controls import ServerControls
 from armillary.storage.disk_errors import closed
 from armillary.storage.log.replicated_log import LogUnavailable, NodeState, ReplicatedLogs
 from armillary.storage.replication.group_commit import not_leader
@@ -79,6 +80,7 @@ class SpreadNode:
         self._change = asyncio.Event()
         self._led: dict[int, int] = {}  # logs that this node leads, and their epochs
         self._giving_up: set[int] = set()  # logs that are about to be handed over
+        self._controls: ServerControls | None = None  # what the control API had set when an account was closed
         self._former = ""  # the node that had the catalog before this one
         self._run: NodeRun | None = None
         self._links: NodeLinks | None = None
@@ -351,7 +353,7 @@ class SpreadNode:
     async def _opened(self, run: NodeRun) -> None:
         settings = self._settings
         if run.life:
-            account = await run.open_first(self._account_clock, settings)
+            account = await run.open_first(self._account_clock, settings, self._controls)
         else:  # histories of load and captures are kept by the node that has the catalog
             further = replace(settings, history_path=None, captures_path=None)
             account = await run.open_further(self._account_clock, further)
@@ -387,6 +389,8 @@ class SpreadNode:
             except Failure as failure:
                 _log.info("the doors were closed incompletely: %s", failure.message)
         if run is not None:
+            if run.account is not None and self.has_doors.is_set():
+                self._controls = run.account.controls.present()
             await run.close(reason)
         self._tell()
 

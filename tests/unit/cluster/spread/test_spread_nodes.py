@@ -17,6 +17,7 @@ from support.spread_nodes import SpreadNodes, spread_nodes
 from support.waiting import until
 
 from armillary.account.catalog.allocation import place_of_store
+from armillary.account.faults import FaultRule
 from armillary.errors import Failure, Kind
 
 DOCUMENTS = [{"id": str(number), "pk": f"k{number}"} for number in range(20)]
@@ -150,3 +151,14 @@ async def test_the_change_feed_goes_on_over_leaders(cluster: SpreadNodes) -> Non
         await cluster.put("c", document)
     found, token = await cluster.changes("b", token)
     assert sorted(found) == sorted(each["id"] for each in DOCUMENTS[10:])
+
+
+async def test_fault_rules_stay_when_the_catalog_moves(cluster: SpreadNodes) -> None:
+    await cluster.create()
+    first = cluster.first
+    rule = first.account.faults.add(FaultRule(database="db", kind=Kind.THROTTLED))
+    await first.account.spread_controls()
+    await first.kill()
+    await cluster.served()
+    for each in cluster.running:
+        assert list(each.account.faults.rules) == [rule.id]
