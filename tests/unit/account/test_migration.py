@@ -17,10 +17,11 @@ from armillary.account.catalog.tables import DATABASE, KEY_PATH
 from armillary.account.container import Container
 from armillary.account.items import items
 from armillary.account.items.items import ItemOptions
-from armillary.account.migration import migration
+from armillary.account.migration import item_copy, migration
 from armillary.account.migration.migration import CAUGHT_UP, FAILED, SWITCHED, Migration, Plan
 from armillary.account.migration.target import TABLES
 from armillary.account.throughput.provisioning import Throughput
+from armillary.account.visits.visits import run_uncounted_at
 from armillary.errors import Failure, Kind
 from armillary.model import layout
 from armillary.model.encoding import payload_of, unpack_header
@@ -194,6 +195,29 @@ async def test_items_keep_their_times(house: House) -> None:
     assert found is not None and unpack_header(found).ts == 1_700_000_000
     house.clock.set(1_700_001_001)
     assert await now.partition_for(key).read_item(key, "1") is None
+
+
+async def test_the_target_is_split_while_a_portion_is_written(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the writes to two of its partitions."""
+    source = await fixed(house)
+    await house.put(source, *[{"id": f"i{number}", "b": f"b{number}"} for number in range(40)])
+    splits: list[Any] = []
+
+    async def split_after_the_first(container: Container, *given: Any) -> Any:
+        done = await run_uncounted_at(container, *given)
+        if not splits:
+            reshaper = house.account.reshaper
+            splits.append(await reshaper.split(container, container.map.ranges[-1].id))
+            splits.append(await reshaper.split(container, container.map.ranges[0].id))
+            for each in splits:
+                await reshaper.finished(each)
+        return done
+
+    monkeypatch.setattr(item_copy, "run_uncounted_at", split_after_the_first)
+    moving = await migration.begin(house.account, source, Plan("new", ("/b",), Throughput.manual(12_000)))
+    await finished(moving)
+    assert moving.stage == SWITCHED, moving.failure
+    assert len(await stored(house.account.container("d", "c"))) == 40 and splits
 
 
 async def test_items_that_would_be_one_are_not_mixed(house: House) -> None:

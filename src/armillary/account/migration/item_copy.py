@@ -201,10 +201,11 @@ class Copier:
                 groups.setdefault(owner.map.find(operation.epk).id, []).append(operation)
             waiting = []
             for range_id, group in groups.items():
-                partition = owner.partitions[range_id]
-                if await run_uncounted_at(owner, partition, WriteCopies(group)) is None:
+                partition = owner.partitions.get(range_id)  # None: it was split or merged while others were written to
+                if partition is None or await run_uncounted_at(owner, partition, WriteCopies(group)) is None:
                     waiting += group
-                    await partition.released()
+                    if partition is not None:
+                        await partition.released()
 
     # Removing what was moved.
 
