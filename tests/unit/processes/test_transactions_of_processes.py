@@ -107,7 +107,7 @@ async def test_transactions_at_the_same_time_are_one_after_the_other(server: Ser
         nonlocal done
         process, source, target = turn % 3, keys[turn % 3], keys[(turn + 1 + turn // 3 % 2) % 3]
         for _ in range(50):
-            transaction = await begin_transaction(server[process].account)
+            transaction = await begin_transaction(server[process].account, spans=turn % 2 == 0)
             try:
                 had = [await read(server, process, transaction, key) for key in keys]
                 assert sum(had) == 300, "a snapshot is of one moment"
@@ -126,6 +126,44 @@ async def test_transactions_at_the_same_time_are_one_after_the_other(server: Ser
     assert done == 12
     found = await stored(server)
     assert sum(found[key] for key in keys) == 300
+
+
+async def test_a_transaction_in_one_process_holds_up_no_other(server: ServerProcesses) -> None:
+    """It needs neither the first process nor the writers of others."""
+    [key] = keys_of(server, 2)
+    server.disconnect(1, 0)
+    server.disconnect(1, 2)
+    transaction = await begin_transaction(server[0].account)
+    await write(server, 0, transaction, key, 5)
+    assert not transaction.spans
+    await transaction.commit(record())
+    assert (await stored(server))[key] == 5
+
+
+async def test_what_was_used_before_another_process_is_of_the_same_moment(server: ServerProcesses) -> None:
+    """A transaction begins in one process, and is extended to all when it uses a second one: what it has read must be
+    true then, too, or it is begun again with all."""
+    first, second = keys_of(server, 1, 2)
+    transaction = await begin_transaction(server[0].account)
+    assert await read(server, 0, transaction, first) == 0
+    await server.put({"id": "a", "pk": second, "n": 6})
+    assert await read(server, 0, transaction, second) == 6
+    await transaction.abort()
+    transaction = await begin_transaction(server[0].account)
+    assert await read(server, 0, transaction, first) == 0
+    await server.put({"id": "a", "pk": first, "n": 7})
+    await server.put({"id": "a", "pk": second, "n": 7})
+    with pytest.raises(Failure) as overtaken:
+        await read(server, 0, transaction, second)
+    assert overtaken.value.kind is Kind.RETRY_WITH
+    assert transaction.spans
+    await transaction.abort()
+    again = await begin_transaction(server[0].account, spans=True)
+    assert await read(server, 0, again, first) == 7
+    await server.put({"id": "a", "pk": first, "n": 8})
+    await server.put({"id": "a", "pk": second, "n": 8})
+    assert await read(server, 0, again, second) == 7
+    await again.abort()
 
 
 async def test_a_snapshot_is_of_one_moment(server: ServerProcesses) -> None:

@@ -28,6 +28,8 @@ Write = Callable[[Sequence[Share]], Awaitable[None]]
 class SpanningTransaction:
     """Made by `begin`."""
 
+    spans = False  # several processes
+
     def __init__(self, account: Account, pins: dict[Container, tuple[int, list[Pinned]]]) -> None:
         self._account = account
         self._pins = pins  # with the number of the container's rules at that moment
@@ -42,6 +44,15 @@ class SpanningTransaction:
             pinned = [await Pinned.of(container, partition) for partition in own]
             pins[container] = container.schema.rules.number, pinned
         return cls(account, pins)
+
+    async def renew(self) -> bool:
+        """See what it has not used yet as it is now, while nothing is written. False: what it has used was written to
+        since, so that the two do not belong together."""
+        for part in self._parts.values():
+            if not await part.is_current():
+                return False
+        self._pins = (await SpanningTransaction.begin(self._account))._pins
+        return True
 
     def uses(self, container: Container) -> bool:
         return any(used is container for used, _ in self._parts)
@@ -147,16 +158,20 @@ class SpanningTransaction:
 
 
 class OpenTransaction(Protocol):
+    @property
+    def spans(self) -> bool:
+        """Whether it has used partitions of several processes."""
+
     def uses(self, container: Container) -> bool: ...
     async def within(self, container: Container, key: Key | None, *, is_own: bool) -> Container: ...
     async def commit(self, record: Record | None = None) -> None: ...
     async def abort(self) -> None: ...
 
 
-async def begin_transaction(account: Account) -> OpenTransaction:
-    """Over all partitions, also those that other processes hold."""
+async def begin_transaction(account: Account, *, spans: bool = False) -> OpenTransaction:
+    """Over all partitions, also those that other processes hold. `spans`: it is likely to use those of several."""
     if account.spanning is not None:
-        begun: OpenTransaction = await account.spanning.begin_transaction()
+        begun: OpenTransaction = await account.spanning.begin_transaction(spans=spans)
         return begun
     return await SpanningTransaction.begin(account)
 

@@ -176,6 +176,13 @@ class Transaction:
         """What it has written, to be repeated when it commits."""
         return self._fork.operations
 
+    async def is_current(self) -> bool:
+        """Whether nothing was written to its partition since that was pinned."""
+        partition = self.container.partition_for(self.epk)
+        if partition.is_elsewhere or partition.range.store != self._fork.range.store:
+            return False
+        return await partition.read(partition.lsn_in) == partition.lsn_in(self._store.pinned)
+
     def check_unwritten(self, view: View) -> None:
         """Refuse to commit if an item that it has written was written by another client. Runs in the transaction that
         commits it."""

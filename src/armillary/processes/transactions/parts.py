@@ -78,13 +78,24 @@ class Parts:
     def __len__(self) -> int:
         return len(self._transactions) + len(self._snapshots)
 
-    async def begin(self, account: Account, begun: Iterable[Begun]) -> None:
-        """While writers of all processes are held."""
+    async def begin(self, account: Account, begun: Iterable[Begun]) -> list[bytes]:
+        """While writers of all processes are held, or with what is in this process alone. Those that have begun here
+        before see what they have not used yet as it is now. Returns those that cannot, because what they have used was
+        written to since."""
+        overtaken = []
         for each in begun:
-            if each.is_transaction:
+            present = self._transactions.get(each.id)
+            if present is not None:
+                if not await present.spanning.renew():
+                    overtaken.append(each.id)
+            elif each.is_transaction:
                 self._transactions[each.id] = TransactionHere(each, await SpanningTransaction.begin(account))
             else:
                 self._snapshots[each.id] = each, await PinnedAccount.take(account)
+        return overtaken
+
+    def find(self, txn_id: bytes) -> TransactionHere | None:
+        return self._transactions.get(txn_id)
 
     def transaction(self, txn_id: bytes) -> TransactionHere:
         found = self._transactions.get(txn_id)

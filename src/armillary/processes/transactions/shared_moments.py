@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from armillary.account.visits.elsewhere.place import LocalPlace
+from armillary.account.visits.write_visits import write_conflict
 from armillary.processes.moments.holds import Hold
 from armillary.processes.moments.moments import Moments, in_time, is_whole, writers_held
 from armillary.processes.places import ProcessHere
@@ -22,20 +23,11 @@ class HoldAndBegin(Hold):
     begun: list[Begun]
 
     @asynccontextmanager
-    async def held(self, here: LocalPlace) -> AsyncIterator[bool]:
-        """Whether it was a good moment: not while a transaction is committed in some processes, and not in others."""
-        transactions = transactions_of(here)
+    async def held(self, here: LocalPlace) -> AsyncIterator[list[bytes] | None]:
+        """The transactions that cannot go on; None: it is no good moment, for a transaction is committed in some
+        processes, and not in others."""
         async with writers_held(here):
-            if not is_whole(here):
-                yield False
-                return
-            try:
-                await transactions.parts.begin(here.account, self.begun)
-                yield True
-            except BaseException:
-                for each in self.begun:
-                    transactions.parts.end(each.id)
-                raise
+            yield await transactions_of(here).parts.begin(here.account, self.begun) if is_whole(here) else None
 
 
 class SharedMoments:
@@ -45,30 +37,37 @@ class SharedMoments:
         self._here = here
         self._moments = moments
         self._waiting: list[Begun] = []
-        self._running: asyncio.Task[None] | None = None
-        self._next: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[set[bytes]] | None = None
+        self._next: asyncio.Task[set[bytes]] | None = None
 
     async def begin(self, begun: Begun) -> None:
         self._waiting.append(begun)
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._begin_after(self._running))
-        await asyncio.shield(self._next)
+        if begun.id in await asyncio.shield(self._next):
+            raise write_conflict()
 
-    async def _begin_after(self, running: asyncio.Task[None] | None) -> None:
+    async def _begin_after(self, running: asyncio.Task[set[bytes]] | None) -> set[bytes]:
+        """Returns those that cannot go on."""
         if running is not None:
             await asyncio.wait([running])
         self._running, self._next = self._next, None
         waiting, self._waiting = self._waiting, []
         async with self._moments.catalog_unchanged():
-            while not await self._has_begun(waiting):
+            while True:
+                overtaken = await self._begun(waiting)
+                if overtaken is not None:
+                    return overtaken
                 await self._moments.commits_done()
 
-    async def _has_begun(self, waiting: list[Begun]) -> bool:
+    async def _begun(self, waiting: list[Begun]) -> set[bytes] | None:
         here, places = self._here, list(self._here.places.others.values())
         hold: HoldAndBegin = self._moments.new_hold(HoldAndBegin, waiting)
-        async with in_time(), hold.held(here) as is_good, here.holds.asked(hold, places) as told:
-            is_good = is_good and all(told.values())
-        if not is_good:
-            for each in waiting:
-                transactions_of(here).end(each.id)
-        return is_good
+        async with in_time(), hold.held(here) as own, here.holds.asked(hold, places) as told:
+            found = [own, *told.values()]
+        overtaken: set[bytes] = set()
+        for each in found:
+            if each is None:
+                return None
+            overtaken.update(each)
+        return overtaken

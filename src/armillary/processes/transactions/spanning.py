@@ -17,6 +17,7 @@ from weakref import finalize
 from armillary import limits
 from armillary.account.account import Account
 from armillary.account.catalog.allocation import place_of_store
+from armillary.account.collections.spanning_transactions import SpanningTransaction
 from armillary.account.collections.transactions import elsewhere, unavailable
 from armillary.account.container import Container
 from armillary.account.snapshots.snapshot_reads import PinnedAccount
@@ -38,6 +39,7 @@ from armillary.processes.transactions.promises import Promises
 from armillary.processes.transactions.shared_moments import SharedMoments
 from armillary.processes.transactions.spanning_questions import (
     AskDecision,
+    BeginHere,
     BeginSpanning,
     CommitParts,
     EndSpanning,
@@ -57,7 +59,7 @@ class NoSpanning:
     """A SpanningProcesses. What processes have promised is known by their numbers, and places that change their holders
     would need it known by the places."""
 
-    async def begin_transaction(self) -> NoReturn:
+    async def begin_transaction(self, *, spans: bool) -> NoReturn:
         raise Failure(Kind.UNSUPPORTED, "Transactions of several requests are not offered on several logs.")
 
     async def take_snapshot(self) -> NoReturn:
@@ -103,16 +105,19 @@ class SpanningHere:
 
     # Beginning and ending.
 
-    async def begin_transaction(self) -> SpanningProcessesTransaction:
-        begun = await self._begun(is_transaction=True)
-        return SpanningProcessesTransaction(self, begun.id)
+    async def begin_transaction(self, *, spans: bool) -> SpanningProcessesTransaction:
+        return SpanningProcessesTransaction(self, self._new(is_transaction=True), is_whole=spans)
 
     async def take_snapshot(self) -> PastOfProcesses:
-        begun = await self._begun(is_transaction=False)
+        begun = self._new(is_transaction=False)
+        await self.begin_everywhere(begun)
         return PastOfProcesses(self, begun.id)
 
-    async def _begun(self, *, is_transaction: bool) -> Begun:
-        begun = Begun(self.account.clock.random_bytes(16), self.here.number, is_transaction)
+    def _new(self, *, is_transaction: bool) -> Begun:
+        return Begun(self.account.clock.random_bytes(16), self.here.number, is_transaction)
+
+    async def begin_everywhere(self, begun: Begun) -> None:
+        """At one moment of all processes."""
         try:
             if self.here.number == FIRST:
                 await self.begin(begun)
@@ -123,7 +128,6 @@ class SpanningHere:
             if isinstance(error, Failure) and error.kind is Kind.UNAVAILABLE:
                 raise unavailable() from None  # a process is being started: clients begin again
             raise
-        return begun
 
     async def begin(self, begun: Begun) -> None:
         assert self.moments is not None, "the first process is asked"
@@ -213,19 +217,46 @@ class PartElsewhere(PartitionElsewhere):
 class SpanningProcessesTransaction:
     """An OpenTransaction."""
 
-    def __init__(self, spanning: SpanningHere, txn_id: bytes) -> None:
+    def __init__(self, spanning: SpanningHere, begun: Begun, *, is_whole: bool) -> None:
+        """`is_whole`: begin with the partitions of all processes. Else it is begun in the process of the first that it
+        uses, which holds up no others, and in all of them when it uses one of another process."""
         self._spanning = spanning
-        self._id = txn_id
+        self._begun = begun
+        self._id = begun.id
         self._account = spanning.account
         self._used: dict[tuple[Container, bytes], tuple[PartElsewhere, Container, int]] = {}
+        self._places: set[int] = set()  # that it has used
+        self._begins_whole = is_whole
+        self._is_whole = False
         self._is_open = True
 
     @property
-    def _own(self) -> Any:
-        return self._spanning.parts.transaction(self._id).spanning
+    def spans(self) -> bool:
+        return len(self._places) > 1
+
+    @property
+    def _own(self) -> SpanningTransaction | None:
+        found = self._spanning.parts.find(self._id)
+        return found.spanning if found is not None else None
 
     def uses(self, container: Container) -> bool:
-        return any(used is container for used, _ in self._used) or bool(self._own.uses(container))
+        own = self._own
+        return any(used is container for used, _ in self._used) or (own is not None and own.uses(container))
+
+    async def _reach(self, place: int) -> None:
+        """Begin in a process, unless it has."""
+        if place in self._places:
+            return
+        is_first = not self._places
+        self._places.add(place)
+        if self._is_whole:
+            return
+        if is_first and not self._begins_whole:
+            asked = BeginHere(self._begun)
+            await self._spanning.asked(place, lambda _: asked)
+            return
+        await self._spanning.begin_everywhere(self._begun)
+        self._is_whole = True
 
     async def within(self, container: Container, key: Key | None, *, is_own: bool) -> Container:
         if not self._is_open or any(used.is_retired for used, _ in self._used):
@@ -236,9 +267,10 @@ class SpanningProcessesTransaction:
         used = self._used.get((container, epk))
         if used is None:
             place = place_of_store(container.partition_for(epk).range.store)
+            await self._reach(place)
             if place == self._spanning.here.number:
-                inside: Container = await self._own.within(container, key, is_own=is_own)
-                return inside
+                own = self._spanning.parts.transaction(self._id).spanning
+                return await own.within(container, key, is_own=is_own)
             asked = UsePart(self._id, container.record.rid, key, is_own)
             part: PartUsed = await self._spanning.asked(place, lambda _: asked)
             used = self._used[container, epk] = self._stand_in(container, part, place)
@@ -266,7 +298,8 @@ class SpanningProcessesTransaction:
     async def _commit(self, record: Record | None) -> None:
         try:
             places = {part.place.number for part, _, _ in self._used.values() if part.has_written}
-            if self._own.has_written:
+            own = self._own
+            if own is not None and own.has_written:
                 places.add(self._spanning.here.number)
             if places:
                 *others, coordinator = sorted(places)

@@ -47,6 +47,16 @@ class BeginSpanning(Question):
 
 
 @dataclass(slots=True)
+class BeginHere(Question):
+    """With what is in this process alone, for a transaction that may need no more."""
+
+    begun: Begun
+
+    async def answer(self, here: LocalPlace) -> None:
+        await transactions_of(here).parts.begin(here.account, [self.begun])
+
+
+@dataclass(slots=True)
 class UsePart(Question):
     """One logical partition that this process holds."""
 

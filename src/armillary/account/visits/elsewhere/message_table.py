@@ -107,6 +107,7 @@ CLASSES: Final = {
     "hold-and-begin": f"{_PROCESSES}.transactions.shared_moments:HoldAndBegin",
     "await-commits": f"{_PROCESSES}.moments.moments:AwaitCommits",
     "begin-spanning": f"{_PROCESSES}.transactions.spanning_questions:BeginSpanning",
+    "begin-here": f"{_PROCESSES}.transactions.spanning_questions:BeginHere",
     "use-part": f"{_PROCESSES}.transactions.spanning_questions:UsePart",
     "open-past": f"{_PROCESSES}.transactions.spanning_questions:OpenPast",
     "end-spanning": f"{_PROCESSES}.transactions.spanning_questions:EndSpanning",

@@ -79,8 +79,9 @@ class OtherProcesses(Protocol):
 class SpanningProcesses(Protocol):
     """Transactions and snapshot reads over all processes of a server (`armillary/processes/transactions`)."""
 
-    async def begin_transaction(self) -> Any:
-        """An OpenTransaction (`account/collections/spanning_transactions.py`)."""
+    async def begin_transaction(self, *, spans: bool) -> Any:
+        """An OpenTransaction (`account/collections/spanning_transactions.py`). `spans`: it is likely to use partitions
+        of several processes."""
 
     async def take_snapshot(self) -> Any:
         """A PastAccount (`account/snapshots/snapshot_reads.py`)."""

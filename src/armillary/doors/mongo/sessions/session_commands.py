@@ -101,6 +101,7 @@ async def _begun(call: Call) -> Transaction:
         number,
         call.services.settings.transaction_s,
         call.services.open_transactions,
+        before,
     )
     return transaction
 

@@ -32,9 +32,17 @@ class Transaction:
     """The current transaction of a session."""
 
     def __init__(
-        self, account: Account, machine: Clock, number: int, lifetime_s: float, others: set[Transaction]
+        self,
+        account: Account,
+        machine: Clock,
+        number: int,
+        lifetime_s: float,
+        others: set[Transaction],
+        before: Transaction | None = None,
     ) -> None:
-        """`machine`: the clock that its lifetime is measured with. `others`: all open ones; it joins them."""
+        """`machine`: the clock that its lifetime is measured with. `others`: all open ones; it joins them. `before`: of
+        the same session, which mostly does the same again."""
+        self.spans: bool = before is not None and before.spans  # partitions of several processes
         self.number = number
         # Or committing, committed, aborted, unknown: the commit was cancelled, and storage knows how it ended.
         self.state = "open"
@@ -61,9 +69,12 @@ class Transaction:
         if self._inner is None:
             if key is None and container.key is not None:
                 raise elsewhere()
-            self._inner = await begin_transaction(self._account)
+            self._inner = await begin_transaction(self._account, spans=self.spans)
         is_own = container in self.made.values()
-        return await self._inner.within(container, key if container.key is not None else None, is_own=is_own)
+        try:
+            return await self._inner.within(container, key if container.key is not None else None, is_own=is_own)
+        finally:
+            self.spans = self._inner.spans
 
     def check_indexable(self, database: str, container: Container) -> None:
         """In a transaction indexes are created only on its own new, empty collections."""
