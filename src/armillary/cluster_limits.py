@@ -163,3 +163,5 @@ PLACE_FOUND_SECONDS = 5.0  # that a question waits for the leader of a log to be
 LEADERS_EVEN_SECONDS = 2.0  # between two looks whether another node is to lead a log
 LEADERS_EVEN_PATIENCE_SECONDS = 0.5  # that each further node waits longer before it takes over a log
 EVEN_LAG_ROWS_MAX = 100  # that a node may be behind which a log is handed over to
+CUT_OFF_SECONDS = 6.0  # that a node does not reach most of the others, until it hands its logs over
+CUT_OFF_PATIENCE_SECONDS = 10.0  # that such a node waits longer before it takes a log over

@@ -27,7 +27,7 @@ from armillary.account.throughput.provisioning import Throughput
 from armillary.account.visits.page_walk import FeedOptions
 from armillary.clock import SystemClock
 from armillary.cluster.logs.replica_directories import NodeDirectories
-from armillary.cluster.peers.calls import Peers
+from armillary.cluster.peers.calls import PeerGone, Peers
 from armillary.cluster.spread.spread_node import SpreadNode
 from armillary.errors import Failure, Kind
 from armillary.model.documents import json_text
@@ -59,6 +59,15 @@ async def repeated(work: Callable[[], Awaitable[T]]) -> T:
             await asyncio.sleep(0.02)
 
 
+class _CutPeers(Peers):
+    is_cut: Callable[[str], bool] = staticmethod(lambda node: False)
+
+    async def _dial_anew(self, node: str, *, relays: bool = False) -> Any:
+        if self.is_cut(node):
+            raise PeerGone(f"Node {node} is cut off.", was_sent=False)
+        return await super()._dial_anew(node, relays=relays)
+
+
 class OneSpreadNode:
     """A node that can be stopped, killed (`kill`), and started again."""
 
@@ -71,13 +80,15 @@ class OneSpreadNode:
         self._certificate = certificate
         self._make_doors = make_doors
         self.is_running = False
+        self.cut: set[str] = set()  # nodes that are not reached
         self.node: SpreadNode
-        self.peers: Peers
+        self.peers: _CutPeers
 
     async def start(self) -> None:
         clock = SystemClock()
         logs = MemoryLogs(self._servers, clock)
-        self.peers = Peers(self.name, logs.cluster_key, clock)
+        self.peers = _CutPeers(self.name, logs.cluster_key, clock)
+        self.peers.is_cut = lambda node: node in self.cut
         port = await self.peers.listen("127.0.0.1", 0, *self._certificate)
         self._directory = DataDirectory.claim(self._path)
         directories = NodeDirectories(self._path, self._directory, self.name, "eu", self.peers, clock, reserve_bytes=0)
@@ -208,6 +219,22 @@ class SpreadNodes:
             found += [orjson.loads(json_text(each.stored, container.schema))["id"] for each in page.items]
             if page.is_end:
                 return sorted(found), token
+
+    def cut_off(self, name: str) -> None:
+        """Break all connections between this node and the others, and let none be made. The logs are reached."""
+        for each in self.running:
+            each.cut = set(self.nodes) - {name} if each.name == name else {name}
+            for connection in list(each.peers._connections):
+                if connection.node in each.cut:
+                    connection.end("it is cut")
+            links = each.node._links
+            for other in each.cut & set(links._connections if links is not None else ()):
+                assert links is not None
+                links._connections[other].end()
+
+    def heal(self) -> None:
+        for each in self.running:
+            each.cut = set()
 
     async def close(self) -> None:
         for each in self.running:

@@ -79,6 +79,7 @@ class SpreadNode:
         self._make_doors = make_doors
         self._change = asyncio.Event()
         self._led: dict[int, int] = {}  # logs that this node leads, and their epochs
+        self._is_cut_off = False  # from the other nodes, for a while
         self._giving_up: set[int] = set()  # logs that are about to be handed over
         self._controls: ServerControls | None = None  # what the control API had set when an account was closed
         self._former = ""  # the node that had the catalog before this one
@@ -134,6 +135,7 @@ class SpreadNode:
             asyncio.create_task(self._watch_leaders()),
             asyncio.create_task(self._keep_account()),
             asyncio.create_task(self._keep_even()),
+            asyncio.create_task(self._keep_reachable()),
             asyncio.create_task(self.logs.until_failed()),
         ]
 
@@ -209,9 +211,10 @@ class SpreadNode:
             await self._changed(limits.LOG_POLL_SECONDS)
 
     def _patience(self, log: int) -> float:
+        cut_off_s = limits.CUT_OFF_PATIENCE_SECONDS if self._is_cut_off else 0.0
         if log == 0:
-            return self.membership.rank() * limits.REGION_PATIENCE_SECONDS
-        return patience_s(log, self.name, self._live())
+            return cut_off_s + self.membership.rank() * limits.REGION_PATIENCE_SECONDS
+        return cut_off_s + patience_s(log, self.name, self._live())
 
     def _live(self) -> list[str]:
         """Nodes that may lead."""
@@ -240,11 +243,28 @@ class SpreadNode:
         except Failure as failure:
             _log.warning("log %d was not handed over: %s", log, failure.message)
 
+    async def _keep_reachable(self) -> None:
+        """A node that reaches less than half of the others, or not the catalog, leads no log for long: its partitions
+        could not be used at the others."""
+        since_s = self._clock.monotonic_s()
+        while True:
+            await self._clock.sleep(limits.CATALOG_RENEW_SECONDS)
+            run, others = self._run, self._others()
+            places = [run.places.nodes.get(each) for each in others] if run is not None else []
+            reached = sum(place is not None and place.connected is not None for place in places)
+            is_reaching = 2 * reached >= len(others) and (self._may_answer() or 0 in self._led)
+            if is_reaching:
+                since_s = self._clock.monotonic_s()
+            self._is_cut_off = self._clock.monotonic_s() - since_s > limits.CUT_OFF_SECONDS
+            if self._is_cut_off and self._led and not self.logs.is_drained:
+                _log.warning("this node does not reach the others: it hands its logs over")
+                await asyncio.gather(*(self._given_up(log) for log in sorted(self._led)))
+
     async def _keep_even(self) -> None:
         """Let each log be led by the node that its number falls to, one after the other."""
         while True:
             await self._clock.sleep(limits.LEADERS_EVEN_SECONDS)
-            if not self._may_answer() or self.logs.is_drained:
+            if not self._may_answer() or self.logs.is_drained or self._is_cut_off:
                 continue
             for log in sorted(self._led.keys() - {0}):
                 preferred = preferred_leader(log, self._live())

@@ -34,6 +34,8 @@ async def cluster(tmp_path: Path, certificate: Certificate, with_limits: WithLim
         NODE_ANNOUNCE_SECONDS=0.05,
         LINK_DIAL_SECONDS=0.05,
         LEADERS_EVEN_SECONDS=0.1,
+        CUT_OFF_SECONDS=1.0,
+        CUT_OFF_PATIENCE_SECONDS=3.0,
         BOOTSTRAP_RETRY_SECONDS=0.01,
     )
     async with spread_nodes(tmp_path, certificate, log_servers(3)) as made:
@@ -162,3 +164,17 @@ async def test_fault_rules_stay_when_the_catalog_moves(cluster: SpreadNodes) -> 
     await cluster.served()
     for each in cluster.running:
         assert list(each.account.faults.rules) == [rule.id]
+
+
+async def test_a_node_that_is_cut_off_from_the_others_leads_nothing(cluster: SpreadNodes) -> None:
+    await cluster.create()
+    first = cluster.first
+    others = [each.name for each in cluster.running if each is not first]
+    cluster.cut_off(first.name)
+    await until(lambda: not first.node.held - {0} and not first.node.membership.leads, "it hands over")
+    await until(lambda: all(cluster.holders(log) in ([others[0]], [others[1]]) for log in range(3)), "others lead")
+    for name in others:
+        await cluster.put(name, *DOCUMENTS)
+    cluster.heal()
+    await cluster.served()
+    assert await cluster.ids(first.name) == sorted(each["id"] for each in DOCUMENTS)
