@@ -18,7 +18,7 @@ from support.process import call_armillary, clean_environment
 from support.process_directories import divided_directory, whole_house
 
 from armillary.account import containers
-from armillary.account.catalog.allocation import place_of_store
+from armillary.account.catalog.allocation import place_of_store, transactions_store
 from armillary.account.catalog.container_state import ReshapeChild, ReshapeState
 from armillary.account.throughput.provisioning import Throughput
 from armillary.clock import SystemClock
@@ -125,6 +125,19 @@ async def test_splits_that_are_under_way_are_refused(directory: Path) -> None:
     outcome = call_armillary("processes", str(directory), "--count", "1")
     assert outcome.returncode == 2
     assert "'db/c' are being split or merged" in outcome.stderr
+
+
+async def test_commits_that_are_not_whole_are_refused(directory: Path) -> None:
+    """What a process has promised to a transaction is of the partitions where they are."""
+    async with whole_house(directory) as house:
+        store = house.engine.store(transactions_store(2))
+        await store.write(lambda txn: txn.put(b"p" + bytes(16), bytes(2)))
+    outcome = call_armillary("processes", str(directory), "--count", "1")
+    assert outcome.returncode == 2
+    assert "it completes the commit" in outcome.stderr
+    async with whole_house(directory) as house:
+        await house.engine.store(transactions_store(2)).write(lambda txn: txn.delete(b"p" + bytes(16)))
+    assert call_armillary("processes", str(directory), "--count", "1").returncode == 0
 
 
 @pytest.mark.parametrize("count", ["0", "65"])
