@@ -46,9 +46,10 @@ class Load:
         self.history = History()
         self.numbers = count()
         self.is_over = False
+        self.unasked: OneOf | None = None  # a process that no client asks
 
     def _any(self) -> OneOf:
-        return self.among.dice.choice(self.among.processes)
+        return self.among.dice.choice([each for each in self.among.processes if each is not self.unasked])
 
     async def begin(self) -> None:
         container = self.among.processes[0].container()

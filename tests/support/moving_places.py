@@ -28,9 +28,10 @@ from armillary.processes.divided_account import DividedAccount
 from armillary.processes.divided_engine import DividedEngine
 from armillary.processes.places import Places, ProcessHere, ProcessPlace
 from armillary.processes.shared_locks import LockTable
-from armillary.storage.engine import Quick, Receiver, T, Txn
-from armillary.storage.memory import MemoryEngine, MemoryStore
+from armillary.storage.engine import Kept, Quick, Receiver, T, Txn, View
+from armillary.storage.memory import KeptMap, MemoryEngine, MemoryStore, SortedMap
 from armillary.storage.replication.group_commit import not_leader
+from armillary.work import Check
 
 _PEERS = 100  # the numbers of processes, which no place has
 
@@ -43,13 +44,17 @@ class SharedLog:
         self.epoch = 0  # whose writes are accepted
         self.leased = 0  # that may answer reads; 0: none
         self.dice = dice
+        self.led: LedEngine | None = None
         self.unknown_share = 0.0  # of the writes that are stored, and not answered
 
     def lead(self) -> LedEngine:
         """Depose the former leader."""
+        if self.led is not None:
+            self.led.end()
         self.epoch += 1
         self.leased = self.epoch
-        return LedEngine(self, self.epoch)
+        self.led = LedEngine(self, self.epoch)
+        return self.led
 
     async def pass_some(self) -> None:
         for _ in range(self.dice.randrange(6)):
@@ -62,6 +67,17 @@ class LedEngine:
     def __init__(self, shared: SharedLog, epoch: int) -> None:
         self._shared = shared
         self._epoch = epoch
+        self._left: dict[int, SortedMap] | None = None  # what it has of the log when others write on
+
+    def end(self) -> None:
+        self._left = {number: store._map for number, store in self._shared.engine._stores.items()}
+        for state in self._left.values():
+            state._evaluations += 1  # as while it is pinned: what is written next is written to a copy
+
+    def state(self, number: int) -> SortedMap:
+        if self._left is None:
+            return self._shared.engine.store(number)._map
+        return self._left.get(number, SortedMap())
 
     @property
     def leads(self) -> bool:
@@ -72,7 +88,7 @@ class LedEngine:
             raise not_leader()
 
     def store(self, number: int) -> LedMemoryStore:
-        return LedMemoryStore(self, self._shared, self._shared.engine.store(number))
+        return LedMemoryStore(self, self._shared, self._shared.engine.store(number), number)
 
     async def drop(self, number: int) -> None:
         self.check()
@@ -85,8 +101,20 @@ class LedEngine:
 class LedMemoryStore:
     """A Store."""
 
-    def __init__(self, engine: LedEngine, shared: SharedLog, store: MemoryStore) -> None:
-        self._engine, self._shared, self._bare = engine, shared, store
+    def __init__(self, engine: LedEngine, shared: SharedLog, store: MemoryStore, number: int) -> None:
+        self._engine, self._shared, self._bare, self._number = engine, shared, store, number
+
+    async def read(self, fn: Callable[[View], T]) -> T:
+        return fn(self._engine.state(self._number))
+
+    async def evaluate(self, fn: Callable[[View], T], check: Check | None = None) -> T:
+        return await self._engine.state(self._number).evaluate(fn, check)
+
+    def at_hand(self) -> View | None:
+        return self._engine.state(self._number)
+
+    async def keep(self) -> Kept:
+        return KeptMap(self._engine.state(self._number))
 
     async def write(self, fn: Callable[[Txn], T], *, is_freeing: bool = False) -> T:
         await self._shared.pass_some()

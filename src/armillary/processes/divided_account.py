@@ -34,6 +34,7 @@ from armillary.processes.divided_engine import DividedEngine, Leads, held_elsewh
 from armillary.processes.divided_reshaper import DividedReshaper
 from armillary.processes.held.held_places import HeldPlaces
 from armillary.processes.held.led_partitions import LedPartition
+from armillary.processes.moments.others import NoOthers
 from armillary.processes.partition_questions import RestatePartition
 from armillary.processes.places import ProcessHere, ask_once
 from armillary.processes.server_controls import Controls
@@ -59,6 +60,8 @@ class DividedAccount(Account):
         here.transactions = self.transactions = SpanningHere(self, here)
         self._is_fixed = here.number in engine.held and not engine.leads  # it holds one place for good
         self.spanning = self.transactions if self._is_fixed else NoSpanning()
+        if not self._is_fixed:
+            self.others = NoOthers()
         self.reshaper = self.divided_reshaper = DividedReshaper(self, self.budgets, here.places)
         self.rounds = Rounds(self, self.reshaper)
         self._figures = FiguresOfOthers(self, here, self.divided_reshaper, takes_rows=self.plans)

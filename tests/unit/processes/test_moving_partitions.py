@@ -12,7 +12,7 @@ from support.passing_time import passing, passing_until
 from armillary.account import containers
 from armillary.account.catalog.allocation import place_of_store
 from armillary.account.container import Container
-from armillary.account.reshaping.split_and_merge import HELD, POINTS, SWITCHED
+from armillary.account.reshaping.split_and_merge import BEGUN, HELD, POINTS, SWITCHED
 from armillary.account.throughput.provisioning import Throughput
 from armillary.errors import Failure, Kind
 from armillary.processes.divided_account import DividedAccount
@@ -112,8 +112,8 @@ async def test_its_process_is_lost_at_every_point(point: str, is_whole: bool) ->
 
         async def lose() -> None:
             for place in (1, 2):
+                among.logs[place].lead()
                 among.logs[place].leased = 0
-                among.logs[place].epoch += 1
             await among.clock.sleep(0.2)
             for place in (1, 2) if is_whole else (1,):
                 await among.enter(place, successor)
@@ -142,4 +142,30 @@ async def test_partitions_and_places_move_at_once(seed: int) -> None:
         container = await passing(among.clock, among.create())
         await passing(among.clock, load.run(moves=8, splits=2, moved=8))
         await passing_until(among.clock, lambda: not container.state.reshapes, "all moves end, or are taken back")
+        await passing(among.clock, check(load))
+
+
+async def test_a_process_that_was_deposed_does_not_finish_its_split() -> None:
+    """Its children lack what the next holder of their parent has acknowledged."""
+    async with moving_places(seed=7) as among:
+        load = Load(among)
+        container = await passing(among.clock, among.create())
+        await passing(among.clock, load.run(moves=0, lasts_s=0.5))
+        former, successor = among.processes[1], among.processes[2]
+        range_id = in_place(container, 1)[0]
+        reshaper(former).pause([HELD])
+        await passing(among.clock, reshaper(among.processes[0]).split(container, range_id))
+        await passing_until(among.clock, lambda: reshaper(former).is_paused(reshaper(former).running()[0]), HELD)
+        reshaper(successor).pause([BEGUN])  # it would finish before
+        await passing(among.clock, among.enter(1, successor))
+        load.unasked = former
+        await passing(among.clock, load.run(moves=0, lasts_s=0.5, begins=False))
+        reshaper(former).pause([])
+        await passing(among.clock, load.run(moves=0, lasts_s=2.0, begins=False))
+        assert range_id in container.partitions
+        await passing(among.clock, former.account.leave_place(1))
+        load.unasked = None
+        reshaper(successor).pause([])
+        await passing_until(among.clock, lambda: not container.state.reshapes, "the split ends")
+        assert len(container.map.descendants(range_id)) == 2
         await passing(among.clock, check(load))

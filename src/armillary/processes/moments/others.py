@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from armillary import limits
 from armillary.account.catalog.allocation import place_of_store
 from armillary.account.visits.elsewhere.other_processes import Copying, PinnedPartition
 from armillary.account.visits.elsewhere.partition_elsewhere import PartitionElsewhere
 from armillary.account.visits.elsewhere.place import ask as ask_place
+from armillary.errors import Failure, Kind
 from armillary.processes.catalog_owner import CatalogOwner
 from armillary.processes.moments.loads import LoaderElsewhere, PutPairs
 from armillary.processes.moments.moments import Moments
@@ -179,3 +180,32 @@ class Others:
     async def put(self, store: int, pairs: Sequence[Pair]) -> None:
         place = self._here.places[place_of_store(store)]
         await ask_place(place, PutPairs(place.new_write_id(), store, list(pairs)), self._here.account.clock)
+
+
+class NoOthers:
+    """An OtherProcesses where places change their holders, which what is pinned would have to follow."""
+
+    async def pin_together(self, stores: Callable[[], Iterable[int]]) -> NoReturn:
+        raise _not_offered()
+
+    async def pin(self, stores: Iterable[int]) -> NoReturn:
+        raise _not_offered()
+
+    def still(self, containers: Sequence[bytes]) -> NoReturn:
+        raise _not_offered()
+
+    def held(self, containers: Sequence[bytes]) -> NoReturn:
+        raise _not_offered()
+
+    async def raise_lsns(self, stores: Sequence[int], lsn: int) -> NoReturn:
+        raise _not_offered()
+
+    def loader(self, store: int) -> NoReturn:
+        raise _not_offered()
+
+    async def put(self, store: int, pairs: Sequence[Pair]) -> NoReturn:
+        raise _not_offered()
+
+
+def _not_offered() -> Failure:
+    return Failure(Kind.UNSUPPORTED, "Snapshots, restores and migrations are not offered on several logs.")
