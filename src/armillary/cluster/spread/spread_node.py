@@ -244,15 +244,16 @@ class SpreadNode:
             _log.warning("log %d was not handed over: %s", log, failure.message)
 
     async def _keep_reachable(self) -> None:
-        """A node that reaches less than half of the others, or not the catalog, leads no log for long: its partitions
-        could not be used at the others."""
+        """A node that is on the smaller side of the cluster, or does not reach the catalog, leads no log for long: its
+        partitions could not be used at the others."""
         since_s = self._clock.monotonic_s()
         while True:
             await self._clock.sleep(limits.CATALOG_RENEW_SECONDS)
             run, others = self._run, self._others()
             places = [run.places.nodes.get(each) for each in others] if run is not None else []
             reached = sum(place is not None and place.connected is not None for place in places)
-            is_reaching = 2 * reached >= len(others) and (self._may_answer() or 0 in self._led)
+            # Of two nodes that do not reach each other, the one with the catalog goes on.
+            is_reaching = 2 * reached >= len(others) - 1 and (self._may_answer() or 0 in self._led)
             if is_reaching:
                 since_s = self._clock.monotonic_s()
             self._is_cut_off = self._clock.monotonic_s() - since_s > limits.CUT_OFF_SECONDS
