@@ -1,5 +1,6 @@
-"""Real processes of a cluster with several logs: nodes are killed, stopped and cut off while clients work, so leaders
-of logs and the catalog move from node to node. Nothing that was acknowledged is lost, and reads find what is newest."""
+"""Real processes of a cluster with several logs: nodes are killed, stopped, cut off and emptied while clients work, so
+replicas and leaders of logs and the catalog move from node to node. Nothing that was acknowledged is lost, and reads
+find what is newest."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from faults.cluster_processes.driver_clients import CosmosDriver
 from faults.cluster_processes.events import NODE_EVENTS
 from faults.cluster_processes.fixtures import NAMES, trio
 from faults.cluster_processes.nemesis import Event, Nemesis
+from faults.cluster_processes.placement_events import PLACEMENT_EVENTS
 from faults.cluster_processes.processes import ClusterProcesses
 from support.postgres import PostgresTrio
 
 __all__ = ["trio"]
 
 SHORT = ("leader killed", "follower killed", "split")
-EVENTS: dict[str, Event] = NODE_EVENTS | {"split": split, "throughput changed": scale}
+EVENTS: dict[str, Event] = NODE_EVENTS | PLACEMENT_EVENTS | {"split": split, "throughput changed": scale}
 EVENTS_LONG = 60
 
 

@@ -6,10 +6,10 @@ from armillary.cluster.placement.record import SETTING, PlacementRecord
 
 
 class KeptSettings:
-    """Implements PlacementStore."""
+    """Implements PlacementStore. Balancing is on, unless a record says otherwise."""
 
-    def __init__(self, record: PlacementRecord | None = None) -> None:
-        self.kept: dict[str, bytes] = {} if record is None else {SETTING: record.pack()}
+    def __init__(self, record: PlacementRecord = PlacementRecord()) -> None:  # noqa: B008 - it does not change
+        self.kept: dict[str, bytes] = {SETTING: record.pack()}
 
     async def kept_setting(self, name: str) -> bytes | None:
         return self.kept.get(name)

@@ -32,7 +32,7 @@ class PlacedLog:
     number: int
     leader: str  # empty: there is none now
     replicas: Sequence[PlacedReplica]
-    units_per_s: float  # request units that were spent in its partitions, an average of about a minute
+    units_per_s: float  # request units that were spent in its partitions, an average of the last seconds
     size_bytes: int  # of its partitions, on one node
     partitions: int
 

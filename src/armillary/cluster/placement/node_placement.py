@@ -69,10 +69,12 @@ class NodePlacement:
         self._sizes: dict[int, LedLoad] = {}  # as they were told last, while no leader tells them
         peers.handlers |= {_FIGURES: self._answer_figures, _HAND_OVER: self._answer_hand_over}
 
-    def follow(self, packed: bytes | None) -> None:
-        """Carry what the record says. Called with the record when the catalog was opened, and whenever it changed."""
-        if packed is not None:
-            self._logs.want(PlacementRecord.unpack(packed).logs_of(self._name, self._logs.wanted))
+    def follow(self, record: PlacementRecord) -> None:
+        """Carry what the record says. Called with the record when the catalog was opened, and whenever it changed.
+        While balancing is off, each node carries what the record does not name."""
+        is_balancing = record.rules.is_balancing
+        present = self._logs.wanted if is_balancing else set(range(self._logs.logs.count))
+        self._logs.want(record.logs_of(self._name, present))
 
     # As PlacementActions.
 

@@ -42,9 +42,9 @@ class PlacementRecord:
 
     @classmethod
     def unpack(cls, packed: bytes | None) -> Self:
-        """None: nothing was decided yet."""
+        """None: nothing was decided yet, and balancing is off."""
         if packed is None:
-            return cls()
+            return cls(PlacementRules(is_balancing=False))
         stored = orjson.loads(packed)
         if stored["version"] != _VERSION:
             raise Failure(

@@ -36,6 +36,7 @@ from armillary.cluster.spread.node_links import NodeLinks
 from armillary.cluster.spread.node_run import NodeRun
 from armillary.cluster.spread.spread_front import SpreadFront
 from armillary.cluster.spread.spread_operations import SpreadOperations
+from armillary.cluster.spread.spread_placement import SpreadPlacement
 from armillary.errors import Failure, Kind, Reason, bad_request
 from armillary.processes.divided_account import DividedAccount
 from armillary.processes.server_controls import ServerControls
@@ -98,6 +99,7 @@ class SpreadNode:
         self.membership: Membership
         self.forwarder: Forwarder
         self.operations: SpreadOperations
+        self.placement: SpreadPlacement
 
     async def open(self, addresses: dict[str, str]) -> None:
         """Announce where other nodes call this one, and follow all logs. Raises a Failure if a replica cannot."""
@@ -125,7 +127,10 @@ class SpreadNode:
         await self.logs.start()
         membership.freshness = self.logs.replicas[0].leadership
         self.operations = SpreadOperations(self.logs, self._peers, membership, self, self.forwarder, self._clock)
-        self.logs.want(range(self.logs.logs.count))
+        given = self.name, self.logs, self._peers, membership, lambda: self.account, self.hand_over, self._clock
+        self.placement = SpreadPlacement(*given)
+        self.operations.placement = self.placement.operations
+        self.logs.want(await self.placement.first_carried())
 
     async def start(self, addresses: dict[str, str]) -> None:
         """Announce the doors, and take part."""
@@ -267,7 +272,7 @@ class SpreadNode:
             await self._clock.sleep(limits.LEADERS_EVEN_SECONDS)
             if not self._may_answer() or self.logs.is_drained or self._is_cut_off:
                 continue
-            for log in sorted(self._led.keys() - {0}):
+            for log in filter(self.placement.may_even_out, sorted(self._led.keys() - {0})):
                 preferred = preferred_leader(log, self._live())
                 if preferred == self.name or not await self._can_lead(log, preferred):
                     continue
@@ -382,6 +387,7 @@ class SpreadNode:
         leads = run.life != 0
         if leads:
             await self._use_priorities(account)
+        await self.placement.begin(account, has_catalog=leads)
         self._doors = doors = await self._make_doors(account)
         run.here.services = getattr(doors, "control", None)
         self.sql.use(doors.sql_port, is_leaders=True, at_once=doors.sql.answer_at_once)
@@ -397,6 +403,8 @@ class SpreadNode:
     async def _end_run(self, reason: Failure) -> None:
         run, self._run = self._run, None
         self.membership.lead(False)
+        if run is not None:
+            await self.placement.end()
         for front in (self.sql, self.table, self.management):
             front.close()
         await asyncio.gather(self.mongo.close(), self.gremlin.close())

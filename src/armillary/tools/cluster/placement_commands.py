@@ -37,7 +37,8 @@ def move(server: Server, screen: Screen, arguments: dict[str, Any]) -> int:
         screen.say(f"{node} is to lead log {log}, until `armillary cluster move {log}`.")
     else:
         screen.say(f"The balancer chooses the leader of log {log}.")
-    screen.say(f"{counted(len(steps), 'step')} to be done: `armillary cluster plan` shows them.")
+    if steps:
+        screen.say(f"{counted(len(steps), 'step')} to be done: `armillary cluster plan` shows them.")
     return 0
 
 

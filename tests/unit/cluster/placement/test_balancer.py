@@ -273,5 +273,5 @@ async def test_random_events(seed: int) -> None:
 def test_the_record_is_read_as_it_was_written() -> None:
     record = PlacementRecord(PlacementRules(2, False, 5), {1: ("a", "b"), 12: ("c",)}, {3: "a"}, ("d",))
     assert PlacementRecord.unpack(record.pack()) == record
-    assert PlacementRecord.unpack(None) == PlacementRecord()
+    assert PlacementRecord.unpack(None) == PlacementRecord(PlacementRules(is_balancing=False))
     assert record.logs_of("a", {0, 1, 7, 12}) == {0, 1, 7}

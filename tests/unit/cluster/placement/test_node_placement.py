@@ -68,7 +68,7 @@ class Placed:
             self.nodes = await log.nodes()
             for name, placement in self.placements.items():
                 if self.cluster[name]._announcing is not None:
-                    placement.follow(self.settings.record.pack() if self.settings.kept else None)
+                    placement.follow(self.settings.record)
             await asyncio.sleep(0.02)
 
     async def settled(self) -> None:
