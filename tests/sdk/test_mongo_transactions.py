@@ -12,6 +12,7 @@ from urllib.parse import quote_plus
 import pymongo
 import pytest
 from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.read_concern import ReadConcern
 from support.process import ServerProcess, call_armillary
 from support.server_operator import Operator
 
@@ -68,7 +69,7 @@ def test_abort_and_conflict_undo_all_collections(client: Any, bank: Any) -> None
 
 
 def test_all_collections_are_read_as_of_one_moment(client: Any, bank: Any) -> None:
-    with client.start_session() as session, session.start_transaction():
+    with client.start_session() as session, session.start_transaction(ReadConcern("snapshot")):
         assert bank.accounts.count_documents({}, session=session) == 4
         bank.journal.insert_one({"_id": 5})
         bank.new.insert_one({"_id": 5})

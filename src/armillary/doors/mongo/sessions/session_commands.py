@@ -102,6 +102,7 @@ async def _begun(call: Call) -> Transaction:
         call.services.settings.transaction_s,
         call.services.open_transactions,
         before,
+        is_snapshot=level == "snapshot",
     )
     return transaction
 

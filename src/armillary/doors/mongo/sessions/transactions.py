@@ -39,9 +39,13 @@ class Transaction:
         lifetime_s: float,
         others: set[Transaction],
         before: Transaction | None = None,
+        *,
+        is_snapshot: bool = False,
     ) -> None:
         """`machine`: the clock that its lifetime is measured with. `others`: all open ones; it joins them. `before`: of
-        the same session, which mostly does the same again."""
+        the same session, which mostly does the same again. `is_snapshot`: all that it reads is to be of the moment of
+        its first command, by its read concern, also where several processes have it."""
+        self._is_snapshot = is_snapshot
         self.spans: bool = before is not None and before.spans  # partitions of several processes
         self.number = number
         # Or committing, committed, aborted, unknown: the commit was cancelled, and storage knows how it ended.
@@ -69,7 +73,7 @@ class Transaction:
         if self._inner is None:
             if key is None and container.key is not None:
                 raise elsewhere()
-            self._inner = await begin_transaction(self._account, spans=self.spans)
+            self._inner = await begin_transaction(self._account, spans=self.spans or self._is_snapshot)
         is_own = container in self.made.values()
         try:
             return await self._inner.within(container, key if container.key is not None else None, is_own=is_own)
