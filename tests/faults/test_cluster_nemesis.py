@@ -11,8 +11,8 @@ import pytest
 import uvloop
 from faults.cluster_processes.account_events import ACCOUNT_EVENTS
 from faults.cluster_processes.events import NODE_EVENTS
-from faults.cluster_processes.fixtures import NAMES, trio
-from faults.cluster_processes.nemesis import Nemesis
+from faults.cluster_processes.fixtures import trio
+from faults.cluster_processes.nemesis import Nemesis, tormented
 from faults.cluster_processes.processes import ClusterProcesses
 from support.postgres import PostgresTrio
 
@@ -27,20 +27,10 @@ EVENTS_LONG = 200
 
 
 async def torment(trio: PostgresTrio, scratch: Path, seed: int, events: Sequence[str]) -> None:
-    cluster = ClusterProcesses(trio, scratch)
-    nemesis = Nemesis(cluster, seed)
-    try:
-        await cluster.start(*NAMES)
-        await nemesis.begin()
+    nemesis = Nemesis(ClusterProcesses(trio, scratch), seed)
+    async with tormented(nemesis):
         await nemesis.run([(name, EVENTS[name]) for name in events])
         await nemesis.check_directories()
-    except AssertionError:
-        print(await cluster.diagnosis())
-        raise
-    finally:
-        await nemesis.close()
-        print(nemesis.report())
-    assert not nemesis.violations, f"--seed {seed}\n{nemesis.report()}"
 
 
 def test_nothing_is_lost_and_every_level_is_kept(trio: PostgresTrio, tmp_path: Path, seed: int) -> None:

@@ -13,8 +13,7 @@ from typing import Any, cast
 
 import pytest
 import uvloop
-from faults.cluster_processes.fixtures import NAMES
-from faults.cluster_processes.nemesis import ACKNOWLEDGED_MIN, Event, Nemesis
+from faults.cluster_processes.nemesis import ACKNOWLEDGED_MIN, Event, Nemesis, tormented
 from faults.cluster_processes.patroni import PROMOTED_S, PatroniServer, PatroniTrio, programs_of_patroni
 from faults.cluster_processes.processes import ClusterProcesses, waits_for
 from support.postgres import PostgresPrograms, unavailable
@@ -141,21 +140,11 @@ async def patroni_trio() -> AsyncIterator[PatroniTrio]:
 def test_nothing_is_lost_when_patroni_fails_over(tmp_path: Path, seed: int) -> None:
     async def run() -> None:
         async with patroni_trio() as trio:
-            cluster = ClusterProcesses(cast(Any, trio), tmp_path)
-            nemesis = Nemesis(cluster, seed)
+            nemesis = Nemesis(ClusterProcesses(cast(Any, trio), tmp_path), seed)
             names = list(EVENTS) * ROUNDS
             random.Random(seed).shuffle(names)
-            try:
-                await cluster.start(*NAMES)
-                await nemesis.begin()
+            async with tormented(nemesis):
                 await nemesis.run([(name, EVENTS[name]) for name in names], check_every=len(EVENTS))
                 await nemesis.check_directories()
-            except AssertionError:
-                print(await cluster.diagnosis())
-                raise
-            finally:
-                await nemesis.close()
-                print(nemesis.report())
-            assert not nemesis.violations, f"--seed {seed}\n{nemesis.report()}"
 
     uvloop.run(run())

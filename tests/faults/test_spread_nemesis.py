@@ -14,7 +14,7 @@ from faults.cluster_processes.account_events import scale, split
 from faults.cluster_processes.driver_clients import CosmosDriver
 from faults.cluster_processes.events import NODE_EVENTS
 from faults.cluster_processes.fixtures import NAMES, trio
-from faults.cluster_processes.nemesis import Event, Nemesis
+from faults.cluster_processes.nemesis import Event, Nemesis, tormented
 from faults.cluster_processes.placement_events import PLACEMENT_EVENTS
 from faults.cluster_processes.processes import ClusterProcesses
 from support.postgres import PostgresTrio
@@ -40,19 +40,9 @@ class SpreadNemesis(Nemesis):
 
 
 async def torment(trio: PostgresTrio, scratch: Path, seed: int, events: Sequence[str]) -> None:
-    cluster = ClusterProcesses(trio, scratch)
-    nemesis = SpreadNemesis(cluster, seed)
-    try:
-        await cluster.start(*NAMES, arguments=("--cluster-logs", str(len(NAMES))))
-        await nemesis.begin()
+    nemesis = SpreadNemesis(ClusterProcesses(trio, scratch), seed)
+    async with tormented(nemesis, "--cluster-logs", str(len(NAMES))):
         await nemesis.run([(name, EVENTS[name]) for name in events])
-    except AssertionError:
-        print(await cluster.diagnosis())
-        raise
-    finally:
-        await nemesis.close()
-        print(nemesis.report())
-    assert not nemesis.violations, f"--seed {seed}\n{nemesis.report()}"
 
 
 def test_nothing_is_lost_while_leaders_of_logs_move(trio: PostgresTrio, tmp_path: Path, seed: int) -> None:

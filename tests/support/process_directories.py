@@ -49,3 +49,10 @@ async def divided_directory(directory: Path) -> list[bytes]:
         assert {place_of_store(each.store) for each in container.map.ranges} == {0, 1, 2}
         assert all(partition.head.item_count for partition in container.partitions.values())
         return await house.contents()
+
+
+async def contents(directory: Path) -> list[bytes]:
+    """Of a sound directory."""
+    async with whole_house(directory) as house:
+        await house.check()
+        return await house.contents()

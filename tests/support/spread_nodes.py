@@ -38,6 +38,19 @@ from armillary.storage.log.memory_log import MemoryLogs, MemoryLogServer
 
 T = TypeVar("T")
 
+# Limits for tests, which wait for leases to end.
+QUICK = {
+    "LEASE_SECONDS": 0.5,
+    "LEASE_RENEW_SECONDS": 0.05,
+    "LEASE_MARGIN_SECONDS": 0.1,
+    "CATALOG_LEASE_SECONDS": 0.5,
+    "CATALOG_RENEW_SECONDS": 0.1,
+    "NODE_ANNOUNCE_SECONDS": 0.05,
+    "LINK_DIAL_SECONDS": 0.05,
+    "LEADERS_EVEN_SECONDS": 0.1,
+    "BOOTSTRAP_RETRY_SECONDS": 0.01,
+}
+
 
 async def _no_doors(account: DividedAccount) -> NoDoors:
     return NoDoors()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -212,15 +213,9 @@ class Membership:
         return order.index(self.region) if self.priorities and self.region in order else 0
 
     async def changed(self, version: int, limit_s: float) -> None:
-        if self.version != version:
-            return
-        change = asyncio.ensure_future(self._change.wait())
-        pause = asyncio.ensure_future(self._clock.sleep(limit_s))
-        try:
-            await asyncio.wait([change, pause], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            change.cancel()
-            pause.cancel()
+        if self.version == version:
+            with suppress(TimeoutError):
+                await within(self._clock, limit_s, self._change.wait())
 
     @property
     def may_answer_strongly(self) -> bool:

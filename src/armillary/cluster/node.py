@@ -175,14 +175,7 @@ class Node:
 
     async def until_failed_or(self, event: asyncio.Event) -> None:
         """Until something has happened. Raises the reason if this node cannot go on."""
-        waiting = asyncio.ensure_future(event.wait())
-        try:
-            await asyncio.wait([*self._tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
-            for task in self._tasks:
-                if task.done():
-                    task.result()
-        finally:
-            waiting.cancel()
+        await happened_or_ended(event, self._tasks)
 
     async def _until_broken(self) -> None:
         await self._broken
@@ -313,3 +306,15 @@ class Node:
         if front is None:
             raise bad_request("There is no such door.")
         return front.accept_relayed(head)
+
+
+async def happened_or_ended(event: asyncio.Event, tasks: Sequence[asyncio.Future[Any]]) -> None:
+    """Until an event, or until one of the tasks has ended. Raises what that one has raised."""
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        waiting.cancel()

@@ -10,7 +10,8 @@ import asyncio
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ import orjson
 from faults.client import Answer, Client, ConnectionLost, Wire
 from faults.cluster_processes.cluster_clients import DOCS, ClusterClient, Items, prepare
 from faults.cluster_processes.driver_clients import CosmosDriver, DriverClient, MongoDriver
+from faults.cluster_processes.fixtures import NAMES
 from faults.cluster_processes.history import EVENTUAL, History
 from faults.cluster_processes.processes import CONTROL_KEY, ClusterProcesses, NodeProcess, waits_for
 from faults.ledger import Violation
@@ -45,7 +47,7 @@ class Nemesis:
         self.violations: list[Violation] = []
         self.tally: Counter[str] = Counter()
         self.pauses: dict[str, list[float]] = defaultdict(list)  # by event: the longest times without a write
-        self._seed = seed
+        self.seed = seed
         self._clients: list[ClusterClient] = []
         self.drivers: list[DriverClient] = []
         self._told: Counter[str] = Counter()  # what drivers have done
@@ -59,7 +61,7 @@ class Nemesis:
         await prepare(await self.cluster.leader())
         homes = [*([None] * ROAMING), *list(self.cluster.nodes) * AT_HOME]
         self._clients = [
-            ClusterClient(f"w{number}", self._seed, self.cluster, self.history, self.items, home)
+            ClusterClient(f"w{number}", self.seed, self.cluster, self.history, self.items, home)
             for number, home in enumerate(homes)
         ]
         self.drivers = [await asyncio.to_thread(each, self.cluster) for each in self.kinds]
@@ -292,6 +294,24 @@ class Nemesis:
             f"clients {dict(self._told)}",
         ]
         return "\n".join([*told, *(str(each)[:3000] for each in self.violations[:10])])
+
+
+@asynccontextmanager
+async def tormented(nemesis: Nemesis, *arguments: str) -> AsyncIterator[None]:
+    """While its cluster of three nodes, started with these arguments, and its clients run. There are no violations at
+    the end."""
+    cluster = nemesis.cluster
+    try:
+        await cluster.start(*NAMES, arguments=arguments)
+        await nemesis.begin()
+        yield
+    except AssertionError:
+        print(await cluster.diagnosis())
+        raise
+    finally:
+        await nemesis.close()
+        print(nemesis.report())
+    assert not nemesis.violations, f"--seed {nemesis.seed}\n{nemesis.report()}"
 
 
 async def _problem_in(node: NodeProcess) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from support.forked import Forked
 from support.house import KEY
 from support.kept_house import KeptHouse, open_house
 from support.process import call_armillary, clean_environment
-from support.process_directories import divided_directory, whole_house
+from support.process_directories import contents, whole_house
 
 from armillary.account import containers
 from armillary.account.catalog.allocation import place_of_store, transactions_store
@@ -27,24 +26,6 @@ from armillary.processes.stopped.store_moves import POINTS, partitions_of
 from armillary.processes.stopped.undivided_engine import UndividedEngine
 from armillary.storage.directory import process_directories
 from armillary.storage.rocks_loader import RocksLoader
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
-    directory = tmp_path_factory.mktemp("divided") / "data"
-    return directory, asyncio.run(divided_directory(directory))
-
-
-@pytest.fixture
-def directory(stored: tuple[Path, list[bytes]], tmp_path: Path) -> Path:
-    shutil.copytree(stored[0], tmp_path / "data")
-    return tmp_path / "data"
-
-
-async def contents(directory: Path) -> list[bytes]:
-    async with whole_house(directory) as house:
-        await house.check()
-        return await house.contents()
 
 
 async def loads(directory: Path) -> Counter[int]:

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 from support.process import call_armillary, run_armillary
-from support.process_directories import divided_directory, whole_house
+from support.process_directories import contents, whole_house
 
 from armillary.account.catalog.allocation import place_of_store
 from armillary.model import layout
 from armillary.storage.directory import process_directories, process_directory
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
-    directory = tmp_path_factory.mktemp("divided") / "data"
-    return directory, asyncio.run(divided_directory(directory))
-
-
-@pytest.fixture
-def directory(stored: tuple[Path, list[bytes]], tmp_path: Path) -> Path:
-    shutil.copytree(stored[0], tmp_path / "data")
-    return tmp_path / "data"
-
-
-async def contents(directory: Path) -> list[bytes]:
-    async with whole_house(directory) as house:
-        await house.check()
-        return await house.contents()
 
 
 def refused(*arguments: str) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from armillary import limits
-from armillary.clock import Clock
+from armillary.clock import Clock, within
 from armillary.storage.log.replicated_log import LeaderState, LogUnavailable, ReplicatedLogs
 
 _log = logging.getLogger(__name__)
@@ -92,15 +93,9 @@ class LeaderWatch:
 
     async def changed(self, version: int, limit_s: float) -> None:
         """Until something has changed since a version, at most for a while."""
-        if self.version != version:
-            return
-        change = asyncio.ensure_future(self._change.wait())
-        pause = asyncio.ensure_future(self._clock.sleep(limit_s))
-        try:
-            await asyncio.wait([change, pause], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            change.cancel()
-            pause.cancel()
+        if self.version == version:
+            with suppress(TimeoutError):
+                await within(self._clock, limit_s, self._change.wait())
 
 
 def _fail(looking: asyncio.Future[Sequence[LeaderState]], error: LogUnavailable) -> None:

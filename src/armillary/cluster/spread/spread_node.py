@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ import orjson
 
 from armillary import limits
 from armillary.account.registry import AccountSettings
-from armillary.clock import Clock, MovableClock
+from armillary.clock import Clock, MovableClock, within
 from armillary.cluster import forwarding
 from armillary.cluster.connection_fronts import ConnectionFront, Make
 from armillary.cluster.forwarding import Forwarder
@@ -27,7 +28,7 @@ from armillary.cluster.logs.node_logs import NodeLogs
 from armillary.cluster.logs.replica_directories import ReplicaDirectories
 from armillary.cluster.membership import Membership
 from armillary.cluster.new_replicas import peer_addresses
-from armillary.cluster.node import NodeDoors
+from armillary.cluster.node import NodeDoors, happened_or_ended
 from armillary.cluster.operations import PRIORITIES
 from armillary.cluster.peers.calls import Answer, Peers
 from armillary.cluster.spread.log_roles import LogRoles, SpreadClock, patience_s, preferred_leader
@@ -146,14 +147,7 @@ class SpreadNode:
 
     async def until_failed_or(self, event: asyncio.Event) -> None:
         """Until something has happened. Raises the reason if this node cannot go on."""
-        waiting = asyncio.ensure_future(event.wait())
-        try:
-            await asyncio.wait([*self._tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
-            for task in self._tasks:
-                if task.done():
-                    task.result()
-        finally:
-            waiting.cancel()
+        await happened_or_ended(event, self._tasks)
 
     async def retire(self) -> None:
         """Hand over all logs that this node leads, before it stops."""
@@ -435,13 +429,8 @@ class SpreadNode:
         change.set()
 
     async def _changed(self, limit_s: float) -> None:
-        change = asyncio.ensure_future(self._change.wait())
-        pause = asyncio.ensure_future(self._clock.sleep(limit_s))
-        try:
-            await asyncio.wait([change, pause], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            change.cancel()
-            pause.cancel()
+        with suppress(TimeoutError):
+            await within(self._clock, limit_s, self._change.wait())
 
     # Other nodes.
 

@@ -17,28 +17,21 @@ from armillary.cluster.bootstrap_source import BootstrapSource
 from armillary.cluster.new_replicas import ReplicaOpening
 from armillary.cluster.node import Node
 from armillary.cluster.peers.calls import Peers
-from armillary.cluster.peers.handshake import own_certificate
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
 from armillary.doors.gremlin.connection import Connection as GremlinConnection
 from armillary.doors.mongo.wire.connection import Connection as MongoConnection
 from armillary.errors import Failure, bad_request
 from armillary.net.connection_limits import Crowd
 from armillary.net.listen import Listener
-from armillary.storage.directory import DataDirectory, unusable
 from armillary.storage.log.postgres_log import PostgresLog
 from armillary.storage.replication.log_upkeep import LogLimits
 from armillary.storage.replication.replicated_engine import ReplicatedEngine
 from armillary.storage.replication.rows_waiting import CUT_OFF
 from armillary.tools.serving import supervision
 from armillary.tools.serving.doors import Doors, Kept, account_settings, host_names, make_doors
-from armillary.tools.serving.nodes.node_start import (
-    PEERS_DIRECTORY,
-    control_key_of_cluster,
-    node_name,
-    opened_log,
-    peer_address,
-)
-from armillary.tools.serving.ports import Entrances, announce, open_ports
+from armillary.tools.serving.nodes.node_ports import door_addresses, listen_to_peers, open_node_ports
+from armillary.tools.serving.nodes.node_start import claim, control_key_of_cluster, opened_log
+from armillary.tools.serving.ports import announce
 from armillary.tools.serving.runtime import Runtime
 from armillary.tools.serving.start_message import greet
 from armillary.tools.settings import Settings
@@ -119,18 +112,12 @@ async def _open_node(
     runtime: Runtime,
 ) -> tuple[Node, dict[str, Listener], str]:
     """Returns when the node has a role and its doors answer; also the account's primary key then."""
-    directory = DataDirectory.claim(settings.directory, settings.data_permissions)
-    opened.callback(directory.release)
-    try:
-        name = node_name(settings, machine)
-        context, fingerprint = own_certificate(settings.directory / PEERS_DIRECTORY, machine)
-    except OSError as error:
-        raise unusable(error) from None
+    directory, name = claim(opened, settings, machine)
     replicated_log = await _open_log(settings, machine)
     opened.push_async_callback(replicated_log.close)
     peers = Peers(name, replicated_log.cluster_key, machine)
     opened.push_async_callback(peers.close)
-    peer_port = await peers.listen(settings.host, settings.cluster_port, context, fingerprint)
+    peer_addresses = await listen_to_peers(peers, settings, machine)
     opening = ReplicaOpening(name, settings.region, directory, replicated_log, peers, machine)
     engine = ReplicatedEngine(
         await opening.open(settings.reserve_bytes() or directory.default_reserve_bytes()), machine
@@ -170,21 +157,8 @@ async def _open_node(
         silence_s=settings.cluster_silence_s,
     )
     opened.push_async_callback(node.stop)
-    entrances = Entrances(
-        sql=node.sql,
-        table=node.table,
-        management=node.management,
-        mongo=node.mongo.connect,
-        gremlin=lambda roster, hosts, guest: node.gremlin.connect(roster, guest),
-        sql_at_once=node.sql.answer_at_once,
-    )
-    listeners |= await open_ports(opened, settings, machine, crowd, entrances, kept)
-    for door, front in (("mongo", node.mongo), ("gremlin", node.gremlin)):
-        if door in listeners:
-            front.serve(listeners[door].service)
-    addresses = {door: settings.client_url(door, listener.port) for door, listener in listeners.items()}
-    addresses |= {"peer": peer_address(settings, peer_port), "peer_certificate": fingerprint.hex()}
-    await node.start(addresses)
+    listeners |= await open_node_ports(opened, settings, machine, crowd, node, kept)
+    await node.start(door_addresses(settings, listeners) | peer_addresses)
     await node.until_failed_or(node.has_doors)
     return node, listeners, primary_key
 

@@ -13,7 +13,7 @@ import pytest
 from support.limits import WithLimits
 from support.log_nodes import log_servers
 from support.peers import Certificate
-from support.spread_nodes import SpreadNodes, spread_nodes
+from support.spread_nodes import QUICK, SpreadNodes, spread_nodes
 from support.waiting import until
 
 from armillary.account.catalog.allocation import place_of_store
@@ -25,19 +25,7 @@ DOCUMENTS = [{"id": str(number), "pk": f"k{number}"} for number in range(20)]
 
 @pytest.fixture
 async def cluster(tmp_path: Path, certificate: Certificate, with_limits: WithLimits) -> AsyncIterator[SpreadNodes]:
-    with_limits(
-        LEASE_SECONDS=0.5,
-        LEASE_RENEW_SECONDS=0.05,
-        LEASE_MARGIN_SECONDS=0.1,
-        CATALOG_LEASE_SECONDS=0.5,
-        CATALOG_RENEW_SECONDS=0.1,
-        NODE_ANNOUNCE_SECONDS=0.05,
-        LINK_DIAL_SECONDS=0.05,
-        LEADERS_EVEN_SECONDS=0.1,
-        CUT_OFF_SECONDS=1.0,
-        CUT_OFF_PATIENCE_SECONDS=3.0,
-        BOOTSTRAP_RETRY_SECONDS=0.01,
-    )
+    with_limits(**QUICK, CUT_OFF_SECONDS=1.0, CUT_OFF_PATIENCE_SECONDS=3.0)
     async with spread_nodes(tmp_path, certificate, log_servers(3)) as made:
         yield made
 

@@ -11,7 +11,7 @@ import pytest
 from support.limits import WithLimits
 from support.log_nodes import log_servers
 from support.peers import Certificate
-from support.spread_nodes import SpreadNodes, repeated, spread_nodes
+from support.spread_nodes import QUICK, SpreadNodes, repeated, spread_nodes
 from support.waiting import until
 
 from armillary.account.cluster_operations import PlacementOperations
@@ -23,15 +23,7 @@ DOCUMENTS = [{"id": str(number), "pk": f"k{number}"} for number in range(20)]
 @pytest.fixture
 async def cluster(tmp_path: Path, certificate: Certificate, with_limits: WithLimits) -> AsyncIterator[SpreadNodes]:
     with_limits(
-        LEASE_SECONDS=0.5,
-        LEASE_RENEW_SECONDS=0.05,
-        LEASE_MARGIN_SECONDS=0.1,
-        CATALOG_LEASE_SECONDS=0.5,
-        CATALOG_RENEW_SECONDS=0.1,
-        NODE_ANNOUNCE_SECONDS=0.05,
-        LINK_DIAL_SECONDS=0.05,
-        LEADERS_EVEN_SECONDS=0.1,
-        BOOTSTRAP_RETRY_SECONDS=0.01,
+        **QUICK,
         LOG_REPORT_SECONDS=0.05,
         LOG_WITHDRAW_SECONDS_MAX=1.0,
         PLACEMENT_PAUSE_SECONDS=0.05,

@@ -1,5 +1,5 @@
-"""What every node of a cluster starts with, however many logs there are: its name, the address where other nodes call
-it, the certificate that they see, the key of its control API, which is the same on all nodes, and the replicated log.
+"""What every node of a cluster starts with, however many logs there are: its data directory, its name, the key of its
+control API, which is the same on all nodes, and the replicated log.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ import base64
 import hmac
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, TypeVar
 
 from armillary.clock import Clock
 from armillary.errors import Failure, Kind, bad_request
-from armillary.storage.directory import write_private
+from armillary.storage.directory import DataDirectory, unusable, write_private
 from armillary.storage.log.replicated_log import LogRefused, LogUnavailable
-from armillary.tools.serving.ports import in_url
 from armillary.tools.settings import Settings
 
 log = logging.getLogger("armillary")
@@ -27,7 +27,17 @@ _CONTROL_CONTEXT: Final = b"armillary control key 1"
 _LOG_RETRY_S: Final = 2.0
 
 
-def node_name(settings: Settings, clock: Clock) -> str:
+def claim(opened: AsyncExitStack, settings: Settings, clock: Clock) -> tuple[DataDirectory, str]:
+    """The data directory, which no other server uses, and the node's name."""
+    directory = DataDirectory.claim(settings.directory, settings.data_permissions)
+    opened.callback(directory.release)
+    try:
+        return directory, _node_name(settings, clock)
+    except OSError as error:
+        raise unusable(error) from None
+
+
+def _node_name(settings: Settings, clock: Clock) -> str:
     """The name that was given at the first start, or made then."""
     file: Path = settings.directory / NAME_FILE
     kept = file.read_text("utf-8").strip() if file.exists() else None
@@ -46,11 +56,6 @@ def node_name(settings: Settings, clock: Clock) -> str:
 def control_key_of_cluster(cluster_key: bytes) -> str:
     """The same on all nodes, which send control requests on to the leader."""
     return base64.b64encode(hmac.digest(cluster_key, _CONTROL_CONTEXT, "sha256")).decode("ascii")
-
-
-def peer_address(settings: Settings, port: int) -> str:
-    host = settings.advertised_host or {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
-    return f"{in_url(host)}:{port}"
 
 
 async def opened_log(clock: Clock, work: Callable[[], Awaitable[T]]) -> T:

@@ -11,7 +11,6 @@ from functools import partial
 from armillary.clock import Clock, MovableClock
 from armillary.cluster.logs.replica_directories import NodeDirectories
 from armillary.cluster.peers.calls import Peers
-from armillary.cluster.peers.handshake import own_certificate
 from armillary.cluster.spread.spread_node import SpreadNode
 from armillary.doors.control.call import no_pages
 from armillary.doors.control.door import PREFIX as CONTROL_PREFIX
@@ -21,18 +20,11 @@ from armillary.errors import bad_request
 from armillary.net.connection_limits import Crowd
 from armillary.net.listen import Listener
 from armillary.processes.divided_account import DividedAccount
-from armillary.storage.directory import DataDirectory, unusable
 from armillary.storage.log.postgres_logs import PostgresLogs
 from armillary.storage.replication.log_upkeep import LogLimits
 from armillary.tools.serving.doors import Doors, Kept, account_settings, host_names, make_doors
-from armillary.tools.serving.nodes.node_start import (
-    PEERS_DIRECTORY,
-    control_key_of_cluster,
-    node_name,
-    opened_log,
-    peer_address,
-)
-from armillary.tools.serving.ports import Entrances, open_ports
+from armillary.tools.serving.nodes.node_ports import door_addresses, listen_to_peers, open_node_ports
+from armillary.tools.serving.nodes.node_start import claim, control_key_of_cluster, opened_log
 from armillary.tools.serving.processes.forwarded_requests import pages_of_others
 from armillary.tools.serving.runtime import Runtime
 from armillary.tools.settings import Settings
@@ -50,18 +42,12 @@ async def open_spread_node(
     runtime: Runtime,
 ) -> tuple[SpreadNode, dict[str, Listener], str]:
     """Returns when the doors answer; also the account's primary key then."""
-    directory = DataDirectory.claim(settings.directory, settings.data_permissions)
-    opened.callback(directory.release)
-    try:
-        name = node_name(settings, machine)
-        context, fingerprint = own_certificate(settings.directory / PEERS_DIRECTORY, machine)
-    except OSError as error:
-        raise unusable(error) from None
+    directory, name = claim(opened, settings, machine)
     logs = await _open_logs(settings, machine)
     opened.push_async_callback(logs.close)
     peers = Peers(name, logs.cluster_key, machine)
     opened.push_async_callback(peers.close)
-    peer_port = await peers.listen(settings.host, settings.cluster_port, context, fingerprint)
+    peer_addresses = await listen_to_peers(peers, settings, machine)
     directories = NodeDirectories(
         settings.directory,
         directory,
@@ -105,20 +91,9 @@ async def open_spread_node(
         silence_s=settings.cluster_silence_s,
     )
     opened.push_async_callback(node.stop)
-    await node.open({"peer": peer_address(settings, peer_port), "peer_certificate": fingerprint.hex()})
-    entrances = Entrances(
-        sql=node.sql,
-        table=node.table,
-        management=node.management,
-        mongo=node.mongo.connect,
-        gremlin=lambda roster, hosts, guest: node.gremlin.connect(roster, guest),
-        sql_at_once=node.sql.answer_at_once,
-    )
-    listeners |= await open_ports(opened, settings, machine, crowd, entrances, kept)
-    for door, front in (("mongo", node.mongo), ("gremlin", node.gremlin)):
-        if door in listeners:
-            front.serve(listeners[door].service)
-    await node.start({door: settings.client_url(door, listener.port) for door, listener in listeners.items()})
+    await node.open(peer_addresses)
+    listeners |= await open_node_ports(opened, settings, machine, crowd, node, kept)
+    await node.start(door_addresses(settings, listeners))
     await node.until_failed_or(node.has_doors)
     return node, listeners, primary_key
 
