@@ -44,6 +44,7 @@ class SharedMoments:
         self._waiting.append(begun)
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._begin_after(self._running))
+            self._next.add_done_callback(_end)
         if begun.id in await asyncio.shield(self._next):
             raise write_conflict()
 
@@ -71,3 +72,9 @@ class SharedMoments:
                 return None
             overtaken.update(each)
         return overtaken
+
+
+def _end(task: asyncio.Task[set[bytes]]) -> None:
+    """Those that waited for it may all have ended, with the process that they were in: its failure is nobody's then."""
+    if not task.cancelled():
+        task.exception()

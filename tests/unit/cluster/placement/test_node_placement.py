@@ -97,6 +97,7 @@ async def placed(tmp_path: Path, certificate: Certificate, with_limits: WithLimi
         LEASE_RENEW_SECONDS=0.02, LOG_REPORT_SECONDS=0.05, LOG_WITHDRAW_SECONDS_MAX=1.0, BOOTSTRAP_RETRY_SECONDS=0.01
     )
     with_limits(PLACEMENT_PAUSE_SECONDS=0.05, PLACEMENT_STEP_SECONDS=0.01, PLACEMENT_RETRY_SECONDS=2.0)
+    with_limits(PLACEMENT_REST_SECONDS=1.0)
     servers = log_servers(len(LOGS))
     cluster = LogCluster.of(tmp_path, certificate, servers, a=LOGS, b=(), c=(), d=())
     made = Placed(cluster, servers)
@@ -134,5 +135,5 @@ async def test_a_node_that_is_gone_is_replaced_and_learns_it_when_it_is_back(
     await until(lambda: placed.carried("d") == {0, 1, 2, 3}, "replicas were made elsewhere")
     await until(lambda: placed.carried("c") <= {0}, "the log counts those of the lost node no more")
     await placed.start("c")
-    await until(lambda: placed.cluster["c"].node.wanted == {0}, "it reads the record")
-    await until(lambda: placed.cluster["c"].carried == {0}, "and gives them up")
+    back = placed.cluster["c"]  # it may get replicas anew, since it has room
+    await until(lambda: back.carried == back.node.wanted == placed.carried("c") | {0}, "it has what the logs count")

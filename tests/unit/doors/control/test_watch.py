@@ -162,7 +162,7 @@ async def test_a_split_is_seen_at_once(desk: Desk) -> None:
     new = [each for each in orders["partitions"] if "low" in each]
     assert [each["id"] for each in new] == [4, 5], "bounds of the partitions that are new"
     assert new[0]["low"] == "" and "high" not in new[0] and new[0]["low"] < new[1]["low"] < new[1]["high"]
-    assert kinds[0] == ("split-begun", "begun") and reshape["point"] == ""
+    assert kinds[0] == ("split-begun", "begun") and reshape["kind"] == "split"
     await asyncio.gather(*[desk.account.reshaper.finished(each) for each in desk.account.reshaper.running()])
     events = (await desk.ask("GET", f"events?after={number}"))["events"]
     high = new[1]["high"]
