@@ -13,6 +13,7 @@ import pytest
 import uvloop
 from faults.elastic.actors import Keys
 from faults.elastic.soak import Events, Soak
+from support.process import SETTINGS
 
 PARTITION_RU = 1000
 SPLITS, DEPTH, THROUGHPUT_SPLITS, MERGES, KILLS = 20, 3, 5, 5, 10
@@ -25,7 +26,8 @@ def _impatient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(soak: Soak, events: Events) -> None:
-    uvloop.run(soak.run(400, events))
+    # One partition; or one in each process, since the children of a split stay in its process.
+    uvloop.run(soak.run(int(SETTINGS[1]) * PARTITION_RU if SETTINGS else 400, events))
     print(soak.report())
 
 
