@@ -17,7 +17,7 @@ from armillary import limits
 from armillary.account.catalog.allocation import place_of_store
 from armillary.account.catalog.catalog import Catalog
 from armillary.account.container import Container
-from armillary.account.visits.view_readings import ViewReading, read_view
+from armillary.account.visits.view_readings import ViewReading, read_again, read_view
 from armillary.clock import Clock
 from armillary.model import layout
 from armillary.model.layout import LogicalSize, unpack_size
@@ -120,10 +120,14 @@ async def busiest_keys(container: Container, count: int) -> list[KeyFigures]:
         for epk, charged_ru in partition.meter.top_keys(count)
     ]
     found.sort(key=lambda each: each[0], reverse=True)
-    return [await _key_figures(partition, epk, charged_ru) for charged_ru, epk, partition in found[:count]]
+    return [
+        await read_again(partition.clock, lambda epk=epk, ru=charged_ru: _key_figures(container, epk, ru))  # type: ignore[misc]
+        for charged_ru, epk, partition in found[:count]
+    ]
 
 
-async def _key_figures(partition: Partition, epk: bytes, charged_ru: float) -> KeyFigures:
+async def _key_figures(container: Container, epk: bytes, charged_ru: float) -> KeyFigures:
+    partition = container.partition_for(epk)
     [stored] = await read_view(partition, SizesOf([epk]))
     if stored is None:
         return KeyFigures(None, partition.range.id, 0, 0, charged_ru)
@@ -134,6 +138,11 @@ async def _key_figures(partition: Partition, epk: bytes, charged_ru: float) -> K
 
 async def largest_keys(container: Container, count: int) -> LargestKeys:
     """The logical partitions with the most bytes. Looks at each of them, in short slices of time."""
+    clock = next(iter(container.partitions.values())).clock
+    return await read_again(clock, lambda: _largest_keys(container, count))
+
+
+async def _largest_keys(container: Container, count: int) -> LargestKeys:
     largest: list[tuple[int, bytes, int, LogicalSize]] = []
     spread = KeySpread()
     version = container.key.version if container.key is not None else 2

@@ -15,7 +15,7 @@ from armillary.account.container import Container
 from armillary.account.load_history.columns import CHARGED, FULL, REFUSED, REQUESTS, WOULD_BE_REFUSED, Column, unpack
 from armillary.account.load_history.layers import ContainerHistory
 from armillary.account.overview import LargestKeys, SizesOf
-from armillary.account.visits.view_readings import read_view
+from armillary.account.visits.view_readings import read_again, read_view
 from armillary.insight.verdict import WINDOW_S, Figures, FullKey
 from armillary.model.layout import unpack_size
 from armillary.partition.budget import HUNDREDTHS
@@ -179,5 +179,6 @@ async def _full_keys(container: Container, history: ContainerHistory) -> list[Fu
 
 
 async def _key_text(container: Container, epk: bytes) -> str | None:
-    [stored] = await read_view(container.partition_for(epk), SizesOf([epk]))
+    clock = container.partition_for(epk).clock
+    [stored] = await read_again(clock, lambda: read_view(container.partition_for(epk), SizesOf([epk])))
     return unpack_size(stored).key_text if stored is not None else None

@@ -26,7 +26,7 @@ from armillary.partition.partition import Partition
 
 Session = Mapping[int, int]  # range id -> lsn
 Writes = Sequence[tuple[Operation, Outcome]]
-# Among the details of a RANGE_GONE: another process holds the partition, or will, and nothing was read.
+# Among the details of a Failure: another process holds the partition, or will, and nothing was read.
 MOVING: Final = "moving"
 
 

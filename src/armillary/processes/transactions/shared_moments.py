@@ -75,6 +75,6 @@ class SharedMoments:
 
 
 def _end(task: asyncio.Task[set[bytes]]) -> None:
-    """Those that waited for it may all have ended, with the process that they were in: its failure is nobody's then."""
+    """Those that waited for it may all have ended, with the process that they were in: then its failure is not read."""
     if not task.cancelled():
         task.exception()

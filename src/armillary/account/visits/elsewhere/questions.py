@@ -9,7 +9,7 @@ from armillary import limits
 from armillary.account.visits import visits
 from armillary.account.visits.elsewhere.place import LocalPlace, Question, Told
 from armillary.account.visits.view_readings import ViewReading, read_view
-from armillary.account.visits.visits import Visit, Writes
+from armillary.account.visits.visits import MOVING, Visit, Writes
 from armillary.errors import Failure, Kind
 from armillary.partition.budget import HUNDREDTHS, Ask
 from armillary.partition.meter import NOT_COUNTED
@@ -80,6 +80,7 @@ class ReadView(Question):
                 Kind.UNAVAILABLE,
                 "The partition was split, merged or moved meanwhile. Try again.",
                 retry_after_ms=limits.CLUSTER_RETRY_MS,
+                details={MOVING: True},
             )
         return await read_view(partition, self.reading)
 
