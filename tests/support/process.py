@@ -34,7 +34,7 @@ def run_armillary(
 ) -> subprocess.CompletedProcess[str]:
     """Any command that ends by itself, in a process of its own."""
     with tempfile.TemporaryFile("w+") as errors:
-        is_server = arguments[0] == "serve" and not {*SETTINGS[:1]} & {*arguments}
+        is_server = arguments[0] == "serve" and not {*SETTINGS[:1], "--cluster"} & {*arguments}
         process = Forked.start(
             *("armillary", *arguments, *(SETTINGS if is_server else ())),
             environment=clean_environment() | (environment or {}),

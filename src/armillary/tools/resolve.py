@@ -147,11 +147,13 @@ def _conflicts(settings: Settings, found: Mapping[str, Given]) -> Iterator[str]:
         )
     if settings.cluster is None:
         only = ("node", "cluster-port", "cluster-single-postgres", "cluster-log-size", "cluster-log-hours")
-        for name in (*only, "cluster-logs"):
+        for name in (*only, "cluster-logs", "cluster-silence-seconds"):
             if name in found:
                 yield f"{found[name].source} is for nodes of a cluster. Give --cluster too, or leave it out."
     elif settings.is_in_memory:
         yield "A node of a cluster keeps its replica on disk. Give --cluster without --memory."
+    elif settings.processes > 1:
+        yield "--processes is for single servers: a node of a cluster is one process. Give only one of the two."
     elif settings.has_storage_statistics:
         yield "--storage-statistics is for single servers: a node of a cluster does not count them."
     elif "durability" in found:

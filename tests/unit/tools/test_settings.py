@@ -238,6 +238,15 @@ def test_profiles_name_settings_and_their_values() -> None:
     assert "No container with a partition key" in refusal({"profile": "2016", "throughput-max": "10000"})
 
 
+def test_settings_of_single_servers_and_of_nodes_are_told_apart() -> None:
+    node = {"cluster": "postgresql://a/b"}
+    assert "Give only one of the two" in refusal({**node, "processes": "2"})
+    assert resolve({**node, "processes": "1"}, {}).processes == 1
+    for name in (each for each in OPTIONS if each.startswith("cluster-") and each != "cluster-file"):
+        given = {"cluster-log-size": "1GB", "cluster-single-postgres": "true"}.get(name, "5")
+        assert f"--{name} is for nodes of a cluster" in refusal({name: given}), name
+
+
 def test_the_table_of_profiles_in_the_documentation_is_the_code_s() -> None:
     defaults = {option.name: option.default_text for option in OPTIONS.values()}
     assert table(defaults) in (DOCUMENT.parent / "partitioning.md").read_text("utf-8")
